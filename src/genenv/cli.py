@@ -1,0 +1,347 @@
+"""The command line: thin. Long work reports on standard error; `--json` prints one document on standard output."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from genenv import __version__
+from genenv.config import Config, DomainConfig, EngineConfig, build_config, load_config
+from genenv.errors import EngineError, GenEnvError, InputError
+from genenv.types import Json, derive_seed
+
+app = typer.Typer(
+    name="genenv",
+    help="Train a tool-using LLM agent by co-evolving it with an environment simulator.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+errors = Console(stderr=True)
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
+Catalogue = Annotated[Path | None, typer.Option(help="JSONL of functions; none: the built-in catalogue.")]
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Expected errors become one line on standard error: status 2 for bad input, 1 for a failure while working."""
+    try:
+        yield
+    except InputError as error:
+        print(f"genenv: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    except (EngineError, GenEnvError) as error:
+        print(f"genenv: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def emit(document: Json) -> None:
+    print(json.dumps(document, ensure_ascii=False))
+
+
+def quiet_libraries() -> None:
+    """No foreign progress bars or notices between ours."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+class Display:
+    """A progress bar with the figures that a person watches: success, band, admission, speed."""
+
+    def __init__(self, rounds: int, done: int, trackers: list[Any]) -> None:
+        self._trackers = trackers
+        self._heldout: float | None = None
+        self._started = time.monotonic()
+        self._tokens = 0
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("{task.fields[figures]}"),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(elapsed_when_finished=False),
+            console=errors,
+        )
+        self._task = self._bar.add_task("rounds", total=rounds, completed=done, figures="")
+
+    def __enter__(self) -> Display:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self._bar.stop()
+
+    def __call__(self, stage: str, figures: Mapping[str, Json]) -> None:
+        if stage == "evaluate":
+            self._heldout = figures["heldout"]
+            errors.print(f"round {figures['round']:>4}  held-out {100 * figures['heldout']:5.1f} %")
+        if stage == "round":
+            self._round(figures)
+        else:
+            self._bar.update(self._task, description=stage.replace("_", " "))
+
+    def _round(self, m: Mapping[str, Json]) -> None:
+        from genenv.trackers import flat
+
+        self._tokens += m["agent_tokens"] + m["simulator_tokens"]
+        speed = self._tokens / (time.monotonic() - self._started)
+        success = "  - " if m["success"] is None else f"{100 * m['success']:3.0f}%"
+        played = max(1, m["admitted"])
+        line = (
+            f"success {success}  in band {100 * m['tasks_in_band'] / played:3.0f}%"
+            f"  admitted {100 * m['admitted'] / max(1, m['candidates']):3.0f}%"
+            f"  useful {100 * m['useful_groups'] / max(1, m['groups']):3.0f}%  {speed:,.0f} tok/s"
+        )
+        self._bar.update(self._task, completed=m["round"], figures=line)
+        if not errors.is_terminal:
+            print(f"round {m['round']:>4}  {line}", file=sys.stderr, flush=True)
+        numbers = flat(m)
+        for tracker in self._trackers:
+            tracker(m["round"], numbers)
+
+
+@app.command()
+def train(
+    config: Annotated[Path, typer.Argument(help="A TOML file, or with --resume a run folder.")],
+    run_dir: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/NAME-SEED.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Overrides the configuration's seed.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override: --set agent.group_size=4")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a run exactly where it stopped.")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Co-evolve agent and simulator; writes a run folder with metrics, tasks, checkpoints and a report."""
+    with one_line_errors():
+        from genenv.report import summary, write_report
+        from genenv.session import new_run, resumed_run
+        from genenv.trackers import open_trackers
+
+        folder = config if resume else run_dir
+        if resume:
+            if seed is not None or set_ or run_dir is not None:
+                raise InputError("--resume continues a run as configured: drop --seed, --set and --run-dir")
+            from genenv.store import Store
+
+            store = Store.read(config)
+            settings, done = store.config, len(store.metrics())
+            store.close()
+        else:
+            settings, done = load_config(config, [*(set_ or []), *([f"seed={seed}"] if seed is not None else [])]), 0
+        folder = folder or Path("runs") / f"{config.stem}-{settings.seed}"
+        if not resume and (folder / "run.sqlite").exists():
+            raise InputError(f"{folder} already holds a run: resume it with --resume, or choose another --run-dir")
+        quiet_libraries()
+        trackers = open_trackers(settings, folder)
+        with Display(settings.rounds, done, trackers) as display:
+            game = resumed_run(folder, display) if resume else new_run(settings, folder, display)
+            game.run(resume=resume, warn=lambda message: errors.print(f"warning: {message}", style="yellow"))
+        report = write_report(game.store, folder / "report.html")
+        if as_json:
+            emit(summary(game.store) | {"run": str(folder), "report": str(report)})
+        else:
+            print(f"run     {folder}\nreport  {report}")
+        game.store.close()
+
+
+@app.command("eval")
+def evaluate(
+    subject: Annotated[str, typer.Argument(metavar="RUN_OR_MODEL", help="A run folder, builtin:tiny, a model folder.")],
+    tasks: Annotated[int, typer.Option(help="Number of held-out tasks.", min=1)] = 64,
+    rollouts: Annotated[int, typer.Option(help="Attempts per task.", min=1)] = 4,
+    temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
+    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
+    catalogue: Catalogue = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Score an agent on held-out tasks. Attempts that could not be scored count as wrong and are reported."""
+    with one_line_errors():
+        from genenv.rollouts import PlayConfig, play
+        from genenv.session import make_domain, make_engine
+        from genenv.store import Store
+
+        quiet_libraries()
+        checkpoint = None
+        if (Path(subject) / "run.sqlite").exists():
+            store = Store.read(Path(subject))
+            config, checkpoint = store.config, store.latest_checkpoint(lambda message: errors.print(message))
+            store.close()
+            if checkpoint is None:
+                raise InputError(f"{subject} has no complete checkpoint yet")
+        else:
+            config = Config(engine=EngineConfig(model=subject), domain=DomainConfig(catalogue=catalogue))
+        domain = make_domain(config.domain)
+        engine = make_engine(config.engine, config.seed)
+        agent = engine.policy("agent")
+        if checkpoint is not None:
+            agent.load_state(checkpoint[1] / "agent")
+        heldout = domain.heldout(tasks, derive_seed("heldout"))
+        settings = PlayConfig(rollouts, config.agent.max_tokens, config.agent.max_turns, temperature)
+        attempts = play(agent, engine.chat, domain, heldout, settings, derive_seed(seed, "eval"))
+        scores: dict[str, list[float]] = {}
+        for task, group in zip(heldout, attempts, strict=True):
+            scores.setdefault(task.family, []).extend(t.score.value or 0.0 for t in group)
+        score = fmean(s for family in scores.values() for s in family)
+        malformed = sum(t.score.reason.startswith("malformed") for g in attempts for t in g)
+        unscored = sum(t.score.value is None for g in attempts for t in g)
+        result: dict[str, Json] = {
+            "subject": subject,
+            "round": checkpoint[0] if checkpoint else None,
+            "score": score,
+            "families": {family: fmean(values) for family, values in sorted(scores.items())},
+            "tasks": len(heldout),
+            "rollouts": rollouts,
+            "temperature": temperature,
+            "unscored": unscored,
+            "malformed": malformed,
+        }
+        if as_json:
+            emit(result)
+        else:
+            for family, values in sorted(scores.items()):
+                print(f"{family:<12} {100 * fmean(values):5.1f} %")
+            detail = f"{len(heldout)} tasks x {rollouts}, {malformed} malformed, {unscored} unscored"
+            print(f"{'all':<12} {100 * score:5.1f} %   {detail}")
+
+
+@app.command()
+def report(run: Annotated[Path, typer.Argument(help="A run folder.")], as_json: JsonFlag = False) -> None:
+    """Write RUN/report.html, or print the run's figures as JSON."""
+    with one_line_errors():
+        from genenv.report import summary, write_report
+        from genenv.store import Store
+
+        store = Store.read(run)
+        if as_json:
+            emit(summary(store))
+        else:
+            print(write_report(store, run / "report.html"))
+        store.close()
+
+
+@app.command()
+def tasks(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    round_: Annotated[int | None, typer.Option("--round", help="Only this round.")] = None,
+    reason: Annotated[str | None, typer.Option(help="Only this verdict, for example admitted or duplicate.")] = None,
+    limit: Annotated[int, typer.Option(help="At most so many, the newest.", min=1)] = 20,
+    as_json: JsonFlag = False,
+) -> None:
+    """Browse what the simulator wrote: verdict, measured success, reward."""
+    with one_line_errors():
+        from genenv.gate import REASONS
+        from genenv.store import Store
+
+        if reason is not None and reason not in REASONS:
+            raise InputError(f"--reason {reason}: expected one of {', '.join(REASONS)}")
+        store = Store.read(run)
+        rows = [r for r in store.candidates(None if round_ is None else [round_]) if reason in (None, r.reason)][
+            -limit:
+        ]
+        store.close()
+        if as_json:
+            emit([asdict(r) for r in rows])
+            return
+        table = Table("round", "family", "verdict", "p_hat", "R_env", "request or reason", box=None)
+        for row in rows:
+            request = row.task.messages[-1].content if row.task is not None else row.detail or row.text
+            numbers = ["-" if x is None else f"{x:.2f}" for x in (row.p_hat, row.reward)]
+            table.add_row(str(row.round), row.family, row.reason, *numbers, request[:160], style=None)
+        Console(markup=False, highlight=False).print(table)
+
+
+@app.command()
+def gate(
+    domain: Annotated[str, typer.Argument(help="A domain, for example tool_use.")],
+    file: Annotated[Path, typer.Argument(help="JSONL, one specification a line.")],
+    catalogue: Catalogue = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Send your own tasks through the admission gate: one verdict and reason a line."""
+    with one_line_errors():
+        from genenv.scoring import gate_file
+        from genenv.session import make_domain
+
+        lines = list(gate_file(make_domain(_domain_config(domain, catalogue)), file))
+        if as_json:
+            emit([{"line": x.line, "id": x.task_id, **asdict(x.verdict)} for x in lines])
+            return
+        for x in lines:
+            print(f"{x.line}\t{x.verdict.reason}\t{x.verdict.detail}")
+        admitted = sum(x.verdict.admitted for x in lines)
+        print(f"{admitted} of {len(lines)} admitted", file=sys.stderr)
+
+
+@app.command()
+def score(
+    tasks: Annotated[Path, typer.Argument(help="JSONL of specifications, each with an optional id.")],
+    outputs: Annotated[Path, typer.Argument(help='JSONL of {"id": ..., "output": "..."}.')],
+    domain: Annotated[str, typer.Option(help="The domain of the tasks.")] = "tool_use",
+    catalogue: Catalogue = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Score recorded outputs: score, extracted answer and reason a line; every task counts."""
+    with one_line_errors():
+        from genenv.scoring import score_file
+        from genenv.session import make_domain
+
+        lines = score_file(make_domain(_domain_config(domain, catalogue)), tasks, outputs)
+        mean = fmean(x.score.value or 0.0 for x in lines)
+        unscored = sum(x.score.value is None for x in lines)
+        if as_json:
+            emit({"score": mean, "tasks": len(lines), "unscored": unscored,
+                  "lines": [{"id": x.id, **asdict(x.score)} for x in lines]})  # fmt: skip
+            return
+        for x in lines:
+            value = "unscored" if x.score.value is None else f"{x.score.value:g}"
+            print(f"{x.id}\t{value}\t{json.dumps(x.score.answer, ensure_ascii=False)}\t{x.score.reason}")
+        print(f"score {mean:.4f} over {len(lines)} tasks, {unscored} unscored", file=sys.stderr)
+
+
+@app.command()
+def doctor(
+    config: Annotated[Path | None, typer.Argument(help="A configuration to be checked for this machine.")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Say what is installed, which engine will run, and how much memory it needs."""
+    with one_line_errors():
+        from genenv.diagnosis import diagnose
+
+        settings = load_config(config) if config is not None else build_config({}, "defaults")
+        findings = diagnose(settings)
+        if as_json:
+            emit(findings)
+            return
+        for name, value in findings.items():
+            print(f"{name:<22} {value}")
+
+
+def _domain_config(name: str, catalogue: Path | None) -> DomainConfig:
+    return build_config({"domain": {"name": name, "catalogue": catalogue}}, "command line").domain
+
+
+def _version(show: bool) -> None:
+    if show:
+        print(f"genenv {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="Print it.")] = False,
+) -> None:
+    """Train a tool-using LLM agent by co-evolving it with an environment simulator."""

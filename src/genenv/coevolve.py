@@ -1,0 +1,337 @@
+"""The loop: two players, one round after the other.
+
+    orders -> candidates -> verdicts -> groups -> p_hat and R_env -> two updates -> pools
+
+`recipe = "paper"` makes each step that of arXiv 2512.19682 (Algorithm 1); the configuration says where the project's own
+recipe departs from it.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import resource
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+
+from genenv.config import Config
+from genenv.domains.base import Domain
+from genenv.engines.base import PLAYERS, AdamParams, Engine, Loss
+from genenv.errors import StaleSampleError
+from genenv.gate import Gate
+from genenv.pools import Pools
+from genenv.rewards import SOLVED, alpha_curriculum_reward, empirical_success
+from genenv.rollouts import PlayConfig, play
+from genenv.seeds import by_family
+from genenv.simulator import plan, write
+from genenv.store import CandidateRecord, Store
+from genenv.types import Datum, Group, Json, Seed, derive_seed
+from genenv.updates import grpo_data, has_signal, normalized, rwr_data, rwr_weights, with_kl
+
+Progress = Callable[[str, Mapping[str, Json]], None]
+"""Called with the name of a finished stage and its figures; "round" comes with the round's metrics."""
+
+
+@dataclass
+class Round:
+    """What one round has produced so far."""
+
+    number: int
+    records: list[CandidateRecord] = field(default_factory=list)
+    groups: list[Group] = field(default_factory=list)
+    metrics: dict[str, Json] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def fresh(self) -> list[Group]:
+        return [g for g in self.groups if not g.replayed]
+
+
+class CoEvolution:
+    """A run: configuration, engine, domain, and the state that grows. `run` plays the rounds that are left."""
+
+    def __init__(
+        self, config: Config, engine: Engine, domain: Domain, seeds: Sequence[Seed], store: Store, progress: Progress
+    ) -> None:
+        self.config = config
+        self.engine = engine
+        self.domain = domain
+        self.store = store
+        self.progress = progress
+        self.seeds = by_family(seeds)
+        self.heldout = domain.heldout(config.eval.tasks, derive_seed("heldout"))
+        self.gate = Gate(domain, self.heldout)
+        for seed in seeds:
+            self.gate.add(domain.build(seed.spec))
+        self.pools = Pools()
+        self.agent = engine.policy("agent")
+        self.simulator = engine.policy("simulator")
+        self._played = PlayConfig(config.agent.group_size, config.agent.max_tokens, config.agent.max_turns)
+
+    def run(self, resume: bool = False, warn: Callable[[str], None] = lambda message: None) -> None:
+        """Play all rounds that are not in the store yet."""
+        start = self._load(warn) if resume else 0
+        if start == 0:
+            self._evaluate(0)
+        for number in range(start + 1, self.config.rounds + 1):
+            self.play_round(number)
+
+    def play_round(self, number: int) -> None:
+        """One round, committed and checkpointed."""
+        this = Round(number)
+        for stage in (
+            self.generate,
+            self.interact,
+            self.reward,
+            self.update_agent,
+            self.update_simulator,
+            self.remember,
+        ):
+            begin = time.perf_counter()
+            stage(this)
+            this.seconds[stage.__name__] = time.perf_counter() - begin
+            self.progress(stage.__name__, this.metrics)
+        last = number == self.config.rounds
+        if number % self.config.eval.every == 0 or last:
+            begin = time.perf_counter()
+            this.metrics["heldout"] = self._evaluate(number)
+            this.seconds["evaluate"] = time.perf_counter() - begin
+        timing = {"seconds": this.seconds, "peak_memory_mb": peak_memory_mb()}
+        self.store.commit_round(number, this.records, this.groups, this.metrics, timing)
+        if number % self.config.checkpoint_every == 0 or last:
+            self.store.save_checkpoint(number, self._save)
+        self.progress("round", {**this.metrics, **timing})
+
+    # -- the stages --------------------------------------------------------------------------------------------
+
+    def _key(self, this: Round, *parts: object) -> int:
+        return derive_seed(self.config.seed, this.number, *parts)
+
+    def generate(self, this: Round) -> None:
+        """pi_env writes candidates; the gate admits some."""
+        config = self.config.simulator
+        orders = plan(
+            self.seeds, self.pools, self._parent, self.config.curriculum, config.tasks, self._key(this, "plan")
+        )
+        candidates = write(self.simulator, self.engine.chat, self.domain, orders, config, self._key(this, "write"))
+        for candidate in candidates:
+            task, verdict = self.gate.admit(candidate)
+            this.records.append(CandidateRecord(candidate, verdict, task))
+        reasons = Counter(r.verdict.reason for r in this.records)
+        admitted = reasons.pop("admitted", 0)
+        this.metrics |= {
+            "round": this.number,
+            "candidates": len(candidates),
+            "admitted": admitted,
+            "rejected": dict(sorted(reasons.items())),
+            "simulator_tokens": sum(len(c.sample.tokens) for c in candidates),
+        }
+
+    def _parent(self, task_id: str) -> Seed:
+        task = self.store.task(task_id)
+        return Seed(task.family, task.spec)
+
+    def interact(self, this: Round) -> None:
+        """pi_agent tries every admitted task, and some from D_train again."""
+        fresh = [r.task for r in this.records if r.verdict.admitted and r.task is not None]
+        rng = random.Random(self._key(this, "replay"))
+        ids = self.pools.train.draw(round(self.config.agent.replay * len(fresh)), rng)
+        tasks = fresh + [self.store.task(i) for i in ids]
+        attempts = play(self.agent, self.engine.chat, self.domain, tasks, self._played, self._key(this, "play"))
+        this.groups = [
+            Group(task, tuple(trajectories), replayed=i >= len(fresh))
+            for i, (task, trajectories) in enumerate(zip(tasks, attempts, strict=True))
+        ]
+
+    def reward(self, this: Round) -> None:
+        """p_hat and R_env of the fresh tasks (Eq. 2 and 3). Rejected candidates have neither."""
+        curriculum = self.config.curriculum
+        success = {g.task.id: empirical_success(g.rewards) for g in this.fresh}
+        known = [p for p in success.values() if p is not None]
+        by_fam: dict[str, list[float]] = {}
+        for group in this.fresh:
+            if (p := success[group.task.id]) is not None:
+                by_fam.setdefault(group.task.family, []).append(p)
+        for i, record in enumerate(this.records):
+            if record.task is None or not record.verdict.admitted or (own := success[record.task.id]) is None:
+                continue
+            p_hat = {"task": own, "family": fmean(by_fam[record.task.family]), "batch": fmean(known)}[curriculum.p_hat]
+            reward = alpha_curriculum_reward(p_hat, curriculum.alpha, curriculum.beta)
+            this.records[i] = CandidateRecord(record.candidate, record.verdict, record.task, own, reward)
+        trajectories = [t for g in this.groups for t in g.trajectories]
+        replayed = [p for g in this.groups if g.replayed and (p := empirical_success(g.rewards)) is not None]
+        this.metrics |= {
+            "success": fmean(known) if known else None,
+            "success_replayed": fmean(replayed) if replayed else None,
+            "families": {f: {"tasks": len(ps), "success": fmean(ps)} for f, ps in sorted(by_fam.items())},
+            "solved_all": sum(p == 1.0 for p in known),
+            "solved_none": sum(p == 0.0 for p in known),
+            "tasks_in_band": sum(0.4 <= p <= 0.6 for p in known),
+            "useful_groups": sum(has_signal(g) for g in this.groups),
+            "groups": len(this.groups),
+            "unscored": sum(t.score.value is None for t in trajectories),
+            "simulator_reward": _mean([r.reward for r in this.records if r.reward is not None]),
+            "agent_rollouts": len(trajectories),
+            "agent_tokens": sum(t.written for t in trajectories),
+            "prompt_length": _mean([t.prompt_length for t in trajectories]),
+            "response_length": _mean([t.written for t in trajectories]),
+            "cut_off": sum(t.stop == "length" for t in trajectories),
+        }
+
+    def update_agent(self, this: Round) -> None:
+        """GRPO on the groups with variance, in `steps` optimizer steps."""
+        config = self.config.agent
+        for trajectory in (t for g in this.groups for t in g.trajectories):
+            if trajectory.policy_version != self.agent.version:
+                raise StaleSampleError(
+                    f"a rollout has policy version {trajectory.policy_version}, the agent is at {self.agent.version}"
+                )
+        useful = [g for g in this.groups if has_signal(g)]
+        random.Random(self._key(this, "shuffle")).shuffle(useful)
+        loss = Loss(config.loss, config.clip)
+        norms, kls, ratios, clipped = [], [], [], []
+        steps = min(config.steps, len(useful)) if config.train else 0
+        for step in range(steps):
+            data = grpo_data(useful[step::steps], config.normalize)
+            if config.kl:
+                anchored = with_kl(data, self.engine.base_logprobs(data), config.kl)
+                data = anchored.data
+                kls.append(anchored.kl)
+            stats = self.agent.forward_backward(data, loss)
+            norms.append(self.agent.optim_step(AdamParams(config.lr)))
+            ratios.append(stats.ratio)
+            clipped.append(stats.clipped)
+        this.metrics |= {
+            "agent_grad_norm": _mean(norms),
+            "agent_kl": _mean(kls),
+            "agent_ratio": _mean(ratios),
+            "agent_clipped": _mean(clipped),
+            "agent_version": self.agent.version,
+        }
+
+    def update_simulator(self, this: Round) -> None:
+        """RWR on this round's tasks, with replay from D_env and an anchor of seeds where configured."""
+        config, curriculum = self.config.simulator, self.config.curriculum
+        rewarded = [r for r in this.records if r.reward is not None and r.p_hat is not None]
+        chosen = [r for r in rewarded if not curriculum.mixed_only or 0.0 < (r.p_hat or 0.0) < 1.0]
+        mean = this.metrics["success"]
+        aligned = mean is not None and (curriculum.k_min is None or abs(mean - curriculum.alpha) <= curriculum.k_min)
+        norm = kl = None
+        if config.train and aligned and chosen:
+            rng = random.Random(self._key(this, "simulator"))
+            old = self.pools.env.draw(round(config.replay * len(chosen)), rng)
+            candidates = [r.candidate for r in chosen] + [self.store.candidate(i) for i in old]
+            # D_env was drawn in proportion to R_env already, so its share of the weight is even
+            weights = rwr_weights([r.reward or 0.0 for r in chosen], config.weight_temperature) + [1.0] * len(old)
+            data = rwr_data(candidates, weights)
+            anchor = self._anchor(this, round(config.anchor * len(chosen)))
+            if config.kl:
+                fresh = data[: len(chosen)]
+                anchored = with_kl(fresh, self.engine.base_logprobs(fresh), config.kl)
+                data = anchored.data + data[len(chosen) :]
+                kl = anchored.kl
+            if anchor:
+                share = len(anchor) / (len(anchor) + len(data))
+                data = _mixed(data, 1.0 - share) + _mixed(normalized(anchor), share)
+            self.simulator.forward_backward(data, Loss("cross_entropy"))
+            norm = self.simulator.optim_step(AdamParams(config.lr))
+        this.metrics |= {
+            "simulator_updated": norm is not None,
+            "simulator_trained_on": len(chosen) if norm is not None else 0,
+            "simulator_grad_norm": norm,
+            "simulator_kl": kl,
+            "simulator_version": self.simulator.version,
+        }
+
+    def _anchor(self, this: Round, count: int) -> list[Datum]:
+        """Seeds as the simulator would have to write them: what keeps imitation of oneself from drifting."""
+        data = []
+        rng = random.Random(self._key(this, "anchor"))
+        families = sorted(self.seeds)
+        for i in range(count):
+            family = families[i % len(families)]
+            example, target = rng.choice(self.seeds[family]), rng.choice(self.seeds[family])
+            way, success = self.domain.direction(example, target), self.pools.success(family)
+            chat, _ = self.domain.simulator_chat(example, success, way, self._key(this, "anchor", i), target)
+            tokens = self.engine.chat.encode(chat)
+            text = json.dumps(target.spec, separators=(",", ":"), ensure_ascii=False)
+            own = (*self.engine.chat.encode_text(text), self.engine.chat.eos)
+            data.append(Datum(tokens + own, (0.0,) * len(tokens) + (1.0,) * len(own), len(tokens)))
+        return data
+
+    def remember(self, this: Round) -> None:
+        """D_train gets every tried task, D_env what it earned; the families' posteriors move."""
+        memory = self.config.curriculum.memory
+        for record in this.records:
+            if record.reward is not None and record.task is not None:
+                self.pools.train.put(record.task.id, 1.0)
+                self.pools.env.put(record.task.id, record.reward)
+        counts: dict[str, tuple[int, int]] = {}
+        for group in this.groups:
+            scored = [r for r in group.rewards if r is not None]
+            wins, losses = counts.get(group.task.family, (0, 0))
+            won = sum(r >= SOLVED for r in scored)
+            counts[group.task.family] = (wins + won, losses + len(scored) - won)
+        self.pools.observe(counts, memory)
+        this.metrics |= {"pool_train": len(self.pools.train), "pool_env": len(self.pools.env)}
+
+    # -- evaluation, saving, loading ---------------------------------------------------------------------------
+
+    def _evaluate(self, number: int) -> float | None:
+        """Mean score on the held-out tasks; an unscored attempt counts as wrong here."""
+        config = self.config.eval
+        if not self.heldout:
+            return None
+        settings = PlayConfig(
+            config.rollouts, self.config.agent.max_tokens, self.config.agent.max_turns, config.temperature
+        )
+        attempts = play(
+            self.agent,
+            self.engine.chat,
+            self.domain,
+            self.heldout,
+            settings,
+            derive_seed(self.config.seed, "eval", number),
+        )
+        self.store.commit_evaluation(number, self.heldout, attempts)
+        score = fmean(t.score.value or 0.0 for group in attempts for t in group)
+        self.progress("evaluate", {"round": number, "heldout": score})
+        return score
+
+    def _save(self, folder: Path) -> None:
+        for player in PLAYERS:
+            (folder / player).mkdir()
+            self.engine.policy(player).save_state(folder / player)
+        (folder / "pools.json").write_text(json.dumps(self.pools.state()), "utf-8")
+
+    def _load(self, warn: Callable[[str], None]) -> int:
+        """Restore the newest complete checkpoint; returns its round, 0 if there is none."""
+        found = self.store.latest_checkpoint(warn)
+        number, folder = found if found else (0, None)
+        self.store.rewind(number if folder else -1)
+        if folder is not None:
+            for player in PLAYERS:
+                self.engine.policy(player).load_state(folder / player)
+            self.pools = Pools.from_state(json.loads((folder / "pools.json").read_text("utf-8")))
+            for task in self.store.admitted():
+                self.gate.add(task)
+        return number
+
+
+def _mixed(data: Sequence[Datum], share: float) -> list[Datum]:
+    return [Datum(d.tokens, tuple(w * share for w in d.weights), d.prompt_length, d.logprobs, d.group) for d in data]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return fmean(values) if values else None
+
+
+def peak_memory_mb() -> float:
+    """Peak resident memory of this process so far, in MiB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (2**20 if sys.platform == "darwin" else 2**10)

@@ -1,0 +1,203 @@
+"""The configuration: frozen, typed, unknown keys refused.
+
+A TOML file plus `--set a.b=c` overrides gives one `Config`; the resolved copy is kept in the run folder. `recipe`
+chooses defaults for the curriculum and both updates; whatever a file sets explicitly wins over the recipe.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from genenv.errors import InputError
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class EngineConfig(Section):
+    """Which engine runs both players, and on which base model."""
+
+    kind: Literal["local"] = "local"
+    model: str = Field("builtin:tiny", description="builtin:tiny, a folder, a hub id, or gguf:PACKAGE for a GGUF file")
+    rank: int = Field(16, ge=1, le=512, description="LoRA rank of both adapters")
+    lora_alpha: int = Field(32, ge=1)
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    threads: int = Field(0, ge=0, description="CPU threads, 0: all")
+    token_budget: int = Field(16384, ge=256, description="tokens computed at once; bounds the memory")
+
+
+class DomainConfig(Section):
+    """The field of tasks."""
+
+    name: Literal["tool_use"] = "tool_use"
+    catalogue: Path | None = Field(None, description="JSONL of functions; none: the built-in catalogue")
+    request: Literal["rendered", "written"] = "rendered"
+    seeds: Path | None = Field(None, description="JSONL of seed specifications; none: made from the catalogue")
+    seed_count: int = Field(200, ge=1, description="number of seeds made when no file is given")
+
+
+class CurriculumConfig(Section):
+    """The alpha-curriculum: what the simulator is paid for and which families it is asked for."""
+
+    alpha: float = Field(0.5, gt=0, lt=1)
+    beta: float = Field(8.0, gt=0, description="sharpness of R_env (Eq. 3)")
+    p_hat: Literal["task", "family", "batch"] = Field("task", description="the success that R_env is computed from")
+    k_min: float | None = Field(
+        None, ge=0, description="skip the simulator's update if |p_hat - alpha| of the batch is larger"
+    )
+    mixed_only: bool = Field(True, description="leave tasks that were always or never solved out of the regression")
+    families: Literal["reward", "even"] = Field("reward", description="draw families by R_env of their posterior")
+    floor: float = Field(0.05, ge=0, description="added to every family's weight")
+    memory: float = Field(0.7, gt=0, le=1, description="share of the family counts that survives a round")
+    parents: float = Field(0.25, ge=0, le=1, description="share of examples drawn from D_env instead of the seeds")
+
+
+class SimulatorConfig(Section):
+    """pi_env: how many tasks it writes and how it learns (RWR)."""
+
+    tasks: int = Field(24, ge=1, description="candidates a round")
+    train: bool = True
+    lr: float = Field(1e-3, gt=0)
+    weight_temperature: float = Field(3.0, ge=0, description="lambda in w = exp(lambda R_env)")
+    kl: float = Field(0.01, ge=0, description="KL anchor to the base model")
+    anchor: float = Field(1.0, ge=0, description="seed specifications per admitted task in the same step")
+    replay: float = Field(0.5, ge=0, description="tasks from D_env per admitted task in the same step")
+    max_tokens: int = Field(256, ge=8)
+    temperature: float = Field(1.0, gt=0)
+
+
+class AgentConfig(Section):
+    """pi_agent: how it plays and how it learns (GRPO)."""
+
+    group_size: int = Field(8, ge=1)
+    train: bool = True
+    lr: float = Field(1e-3, gt=0)
+    loss: Literal["importance_sampling", "ppo"] = "ppo"
+    clip: float = Field(0.2, gt=0)
+    kl: float = Field(0.001, ge=0)
+    normalize: bool = Field(True, description="divide advantages by the group's standard deviation")
+    steps: int = Field(2, ge=1, description="optimizer steps a round, each on a share of the groups")
+    replay: float = Field(0.25, ge=0, description="tasks from D_train per fresh task")
+    max_tokens: int = Field(160, ge=1, description="tokens per turn")
+    max_turns: int = Field(8, ge=1)
+
+
+class EvalConfig(Section):
+    """The held-out tasks."""
+
+    tasks: int = Field(64, ge=0)
+    rollouts: int = Field(4, ge=1)
+    temperature: float = Field(1.0, ge=0)
+    every: int = Field(10, ge=1, description="rounds between evaluations; the first and last round always have one")
+
+
+class LogConfig(Section):
+    tensorboard: bool = False
+    wandb: str | None = Field(None, description="project name")
+
+
+class Config(Section):
+    """A whole run."""
+
+    recipe: Literal["genenv", "paper"] = "genenv"
+    seed: int = 0
+    rounds: int = Field(50, ge=1)
+    checkpoint_every: int = Field(1, ge=1)
+    engine: EngineConfig = EngineConfig()
+    domain: DomainConfig = DomainConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()
+    simulator: SimulatorConfig = SimulatorConfig()
+    agent: AgentConfig = AgentConfig()
+    eval: EvalConfig = EvalConfig()
+    log: LogConfig = LogConfig()
+
+
+# SPEC section 1 to the letter: unsharpened reward, batch filter, lambda 1, KL anchor, even seeds, no own anchor
+RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "genenv": {},
+    "paper": {
+        "curriculum": {
+            "beta": 2.0, "k_min": 0.1, "mixed_only": False, "families": "even", "parents": 0.0,
+        },
+        "simulator": {"weight_temperature": 1.0, "anchor": 0.0, "replay": 1.0},
+        "agent": {"replay": 1.0},
+    },
+}  # fmt: skip
+
+
+def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
+    """Read a TOML file, apply `a.b=c` overrides. Raises InputError naming file, section and key."""
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"{path}: not valid TOML: {error}") from None
+    for override in overrides:
+        _override(raw, override)
+    return build_config(raw, str(path))
+
+
+def build_config(raw: dict[str, Any], source: str) -> Config:
+    """Validate a nested dictionary. Raises InputError with one line."""
+    recipe = raw.get("recipe", "genenv")
+    merged = _merge(RECIPES.get(recipe, {}) if isinstance(recipe, str) else {}, raw)
+    try:
+        return Config.model_validate(merged)
+    except ValidationError as error:
+        raise InputError(f"{source}: {_explain(error)}") from None
+
+
+def _override(raw: dict[str, Any], text: str) -> None:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise InputError(f"--set {text}: expected KEY=VALUE, for example --set agent.group_size=4")
+    *sections, name = key.strip().split(".")
+    target = raw
+    for section in sections:
+        target = target.setdefault(section, {})
+        if not isinstance(target, dict):
+            raise InputError(f"--set {text}: {section} is a value, not a section")
+    try:
+        target[name] = tomllib.loads(f"x = {value}")["x"]
+    except tomllib.TOMLDecodeError:
+        target[name] = value  # a bare word is a string
+
+
+def _merge(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(defaults)
+    for key, value in given.items():
+        below = merged.get(key)
+        merged[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
+def _sections() -> dict[str, type[BaseModel]]:
+    """Section name to its model; the top level is ""."""
+    fields = Config.model_fields
+    named = {n: f.annotation for n, f in fields.items()}
+    return {"": Config} | {n: a for n, a in named.items() if isinstance(a, type) and issubclass(a, BaseModel)}
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors()[0]
+    where = ".".join(map(str, first["loc"]))
+    if first["type"] != "extra_forbidden":
+        found = json.dumps(first["input"], default=str)
+        return f"{where}: {first['msg']}, found {found[:80]}"
+    *parents, key = map(str, first["loc"])
+    sections = _sections()
+    here = sections.get(".".join(parents))
+    homes = [f"{s}.{key}" if s else key for s, model in sections.items() if key.replace("-", "_") in model.model_fields]
+    near = difflib.get_close_matches(key.replace("-", "_"), list(here.model_fields) if here else [], n=1)
+    hints = [".".join([*parents, near[0]])] if near else [h.replace("-", "_") for h in homes]
+    hint = f"; did you mean {hints[0]}?" if hints else ""
+    return f"unknown key {where}{hint}"

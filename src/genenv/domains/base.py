@@ -1,0 +1,81 @@
+"""What a domain is: the contract between the game and a field of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task
+
+
+class SpecError(ValueError):
+    """A specification that is no task of this domain. `reason` is a key of `gate.REASONS`."""
+
+    def __init__(self, reason: str, detail: str) -> None:
+        super().__init__(f"{reason}: {detail}")
+        self.reason = reason
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the environment answers to one turn of the agent: new messages, or the end with a score."""
+
+    messages: tuple[Message, ...] = ()
+    score: Score | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.score is not None
+
+
+class Episode(Protocol):
+    """One attempt at one task, single use. `step` gets exactly the text that the agent wrote in this turn."""
+
+    def step(self, text: str) -> Step: ...
+
+    def close(self) -> None: ...
+
+
+class Domain(Protocol):
+    """A field of tasks. Deterministic: every method with a `seed` gives the same result for the same seed."""
+
+    name: str
+    families: tuple[str, ...]
+
+    def seeds(self, count: int, seed: int) -> list[Seed]:
+        """`count` known good specifications, evenly over the families."""
+        ...
+
+    def heldout(self, count: int, seed: int) -> list[Task]:
+        """Evaluation tasks, evenly over the families; nothing here is ever shown to the simulator."""
+        ...
+
+    def simulator_chat(
+        self, example: Seed, success: float | None, direction: Direction, seed: int, target: Seed | None = None
+    ) -> tuple[Chat, Json]:
+        """What the simulator reads, and the JSON schema of the specification that it is to write.
+
+        `success` is the agent's recent success on the family of `example` in [0, 1], None if unknown. With a `target`
+        the chat is one that `target` answers: for training on known good specifications.
+        """
+        ...
+
+    def direction(self, example: Seed, other: Seed) -> Direction:
+        """Whether `other` is easier or harder than `example`, as far as the specifications alone tell."""
+        ...
+
+    def build(self, spec: Mapping[str, Json]) -> Task:
+        """Turn a specification into a task. Raises SpecError if it is not one."""
+        ...
+
+    def reference(self, task: Task) -> Sequence[str]:
+        """The reference solution: what a perfect agent writes, turn by turn."""
+        ...
+
+    def perturbed(self, task: Task) -> Sequence[Sequence[str]]:
+        """Answers close to the reference that must not earn anything."""
+        ...
+
+    def episode(self, task: Task) -> Episode: ...

@@ -1,0 +1,178 @@
+"""Functions as OpenAI-style JSON schemas: the catalogue, random arguments, and requests in words.
+
+A catalogue is a JSONL file, one function a line: `{"name", "description", "parameters"}` or the OpenAI form
+`{"type": "function", "function": {...}}`. Three keys are optional and ours: `field` (functions of a field serve as each
+other's distractors), `split` ("heldout": only used for evaluation) and `request`, the wording of a request:
+a `head` with every required parameter in braces and a clause for each optional one (for booleans: one for true, one
+for false). `examples` in a parameter's schema are its sample values. Without a wording, requests are rendered from
+the description and the parameter names.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import date, timedelta
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Literal
+
+import jsonschema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from genenv.errors import InputError
+from genenv.parsing import Call, parse_json_object
+from genenv.types import Json
+
+
+class Wording(BaseModel):
+    """How a call is asked for in words."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    head: str
+    clauses: Mapping[str, str | Mapping[Literal["true", "false"], str]] = Field(default_factory=dict)
+
+
+class Function(BaseModel):
+    """One function that the agent may call."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    name: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9_.-]+$")
+    description: str = ""
+    parameters: Mapping[str, Json]
+    field: str = "other"
+    split: Literal["train", "heldout"] = "train"
+    request: Wording | None = None
+
+    @property
+    def properties(self) -> Mapping[str, Mapping[str, Json]]:
+        return self.parameters.get("properties", {})  # type: ignore[no-any-return]
+
+    @property
+    def required(self) -> Sequence[str]:
+        return self.parameters.get("required", ())  # type: ignore[no-any-return]
+
+    @property
+    def tool(self) -> dict[str, Json]:
+        """The OpenAI tool object that models see: without sample values."""
+        properties = {n: {k: v for k, v in s.items() if k != "examples"} for n, s in self.properties.items()}
+        parameters = {**self.parameters, "properties": properties}
+        return {
+            "type": "function",
+            "function": {"name": self.name, "description": self.description, "parameters": parameters},
+        }
+
+
+Catalogue = Mapping[str, Function]
+
+
+def _read(lines: Iterable[str], source: str) -> Catalogue:
+    catalogue: dict[str, Function] = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            record = parse_json_object(line)
+            record = {**record.pop("function", {}), **{k: v for k, v in record.items() if k != "type"}}
+            function = Function.model_validate(record)
+            jsonschema.Draft202012Validator.check_schema(dict(function.parameters))
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"])) or "record"
+            raise InputError(f"{source}:{number}: function record: {where}: {first['msg']}") from None
+        except (ValueError, jsonschema.SchemaError) as error:
+            raise InputError(f"{source}:{number}: not a function record: {str(error).splitlines()[0]}") from None
+        if function.name in catalogue:
+            raise InputError(f"{source}:{number}: function {function.name!r} is declared twice")
+        catalogue[function.name] = function
+    if not any(f.split == "train" for f in catalogue.values()):
+        raise InputError(f"{source}: expected at least one function to train on, found none")
+    return catalogue
+
+
+@cache
+def builtin_catalogue() -> Catalogue:
+    """The 84 functions over 14 fields that ship with the package."""
+    file = resources.files("genenv.domains") / "data" / "catalogue.jsonl"
+    return _read(file.read_text("utf-8").splitlines(), "catalogue.jsonl")
+
+
+def load_catalogue(path: Path | None) -> Catalogue:
+    """A user's functions, or the built-in ones. Raises InputError naming file and line."""
+    if path is None:
+        return builtin_catalogue()
+    try:
+        return _read(path.read_text("utf-8").splitlines(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the function catalogue {path}: {error}") from None
+
+
+_FIRST_DAY = date(2026, 1, 1)
+_WORDS = ("alpha", "north", "river", "silver", "maple", "delta", "stone", "amber", "orbit", "cedar", "lotus", "prime")
+
+
+def random_value(schema: Mapping[str, Json], rng: random.Random) -> Json:
+    """A plausible value for one parameter: from `enum`, `examples`, `format`, bounds or, failing those, a word."""
+    for source in ("enum", "examples"):
+        if schema.get(source):
+            return rng.choice(schema[source])
+    kind = schema.get("type", "string")
+    kind = kind if isinstance(kind, str) else kind[0]
+    if kind == "boolean":
+        return rng.random() < 0.5
+    if kind == "integer":
+        low = int(schema.get("minimum", 1))
+        return rng.randint(low, max(low, int(schema.get("maximum", low + 99))))
+    if kind == "number":
+        bound = float(schema.get("minimum", 1))
+        halves = rng.randint(round(2 * bound), round(2 * max(bound, float(schema.get("maximum", bound + 99)))))
+        return halves // 2 if halves % 2 == 0 else halves / 2
+    if kind == "array":
+        return [random_value(schema.get("items", {}), rng) for _ in range(rng.randint(1, 2))]
+    if kind == "object":
+        properties: Mapping[str, Mapping[str, Json]] = schema.get("properties", {})
+        keys = [k for k in properties if k in schema.get("required", ()) or rng.random() < 0.5]
+        return {k: random_value(properties[k], rng) for k in keys}
+    if schema.get("format") == "date":
+        return (_FIRST_DAY + timedelta(days=rng.randrange(730))).isoformat()
+    return rng.choice(_WORDS)
+
+
+def random_call(function: Function, rng: random.Random, optional: float = 0.5) -> Call:
+    """A valid call: all required arguments, each optional one with probability `optional`."""
+    keys = [n for n in function.properties if n in function.required or rng.random() < optional]
+    return Call(function.name, {n: random_value(function.properties[n], rng) for n in keys})
+
+
+def value_text(value: Json) -> str:
+    """A value as it stands in a request: strings bare, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def render_call(call: Call, function: Function) -> str:
+    """One call in words, every argument value verbatim: `book a table at Luna for 4 people, outside`."""
+    wording = function.request
+    if wording is None:
+        purpose = (function.description.strip() or function.name.replace("_", " ")).split(". ")[0].rstrip(".")
+        pairs = [f"{n.replace('_', ' ')} {value_text(v)}" for n, v in call.arguments.items()]
+        return purpose[:1].lower() + purpose[1:] + (f" with {', '.join(pairs)}" if pairs else "")
+    text = re.sub(r"\{(\w+)\}", lambda m: value_text(call.arguments[m[1]]), wording.head)
+    for name, value in call.arguments.items():
+        if name in function.required:
+            continue
+        clause = wording.clauses[name]
+        if not isinstance(clause, str):
+            text += " " + clause["true" if value else "false"]
+        else:
+            text += " " + clause.replace("{}", value_text(value))
+    return text
+
+
+def render_request(calls: Sequence[Call], catalogue: Catalogue) -> str:
+    """The user's request for `calls`, one sentence a call."""
+    parts = [render_call(c, catalogue[c.name]) for c in calls]
+    sentences = [parts[0][:1].upper() + parts[0][1:]] + ["Then " + p for p in parts[1:]]
+    return ". ".join(sentences) + "."

@@ -1,0 +1,317 @@
+"""tool_use: turn a request into one to four function calls.
+
+The simulator's specification is compact: the calls that solve the task and the names of distractor functions. The
+request is rendered from the calls, so it can neither omit nor contradict an argument; with `request = "written"` the
+simulator words it itself and every argument value must then be found in its text. A family is a number of calls.
+
+Scoring (Eq. 1 for structured actions): 1 if the agent's calls equal the target's as a multiset, typed by their JSON
+schemas (`matching`), else 0. Nothing is paid for a part of the calls.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import jsonschema
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from genenv.domains.base import SpecError, Step
+from genenv.domains.functions import (
+    Catalogue,
+    Function,
+    load_catalogue,
+    random_call,
+    random_value,
+    render_request,
+    value_text,
+)
+from genenv.matching import match_calls
+from genenv.parsing import Call, format_tool_calls, parse_tool_calls
+from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
+
+MAX_CALLS = 4
+MAX_DISTRACTORS = 6
+MAX_STRING = 60
+SHOWN = 6
+"""Functions that the simulator may choose from, at least."""
+
+AGENT_INSTRUCTIONS = (
+    "Make the function calls that the user asks for, each as "
+    '<tool_call>{"name": ..., "arguments": {...}}</tool_call>. Write nothing else.'
+)
+SIMULATOR_INSTRUCTIONS = (
+    "You write tasks for an agent that calls functions. Answer with one JSON object: "
+    '"calls" is the list of function calls that solve the task, "distractors" names unneeded functions.'
+)
+WRITTEN_INSTRUCTIONS = ' "request" is what the user says; it must contain every argument value.'
+
+
+class CallSpec(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    name: str
+    arguments: dict[str, Json]
+
+
+class ToolSpec(BaseModel):
+    """What the simulator writes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    calls: list[CallSpec] = Field(min_length=1, max_length=MAX_CALLS)
+    distractors: list[str] = Field(default_factory=list, max_length=MAX_DISTRACTORS)
+    request: str | None = Field(default=None, max_length=2000)
+
+
+class ToolUse:
+    """The domain. `catalogue` is a JSONL file of functions (None: the built-in ones)."""
+
+    name = "tool_use"
+
+    def __init__(
+        self, catalogue: Path | Catalogue | None = None, request: Literal["rendered", "written"] = "rendered"
+    ) -> None:
+        self.catalogue = catalogue if isinstance(catalogue, Mapping) else load_catalogue(catalogue)
+        self.request = request
+        self.families = tuple(f"{n}-call" for n in range(1, MAX_CALLS + 1))
+        self._train = [f for f in self.catalogue.values() if f.split == "train"]
+
+    # -- seeds and evaluation ----------------------------------------------------------------------------------
+
+    def random_spec(self, calls: int, functions: Sequence[Function], rng: random.Random) -> dict[str, Json]:
+        """A valid specification with `calls` calls over `functions`."""
+        chosen = self._choose(calls, functions, rng)
+        distractors = self._distractors({f.name for f in chosen}, functions, rng.randint(0, 4), rng)
+        return {
+            "calls": [random_call(f, rng).as_json() for f in chosen],
+            "distractors": [f.name for f in distractors],
+        }
+
+    def _choose(self, count: int, functions: Sequence[Function], rng: random.Random) -> list[Function]:
+        """`count` functions for calls: half of the time from one field, and seldom the same one twice."""
+        first = rng.choice(functions)
+        near = [f for f in functions if f.field == first.field]
+        pool = near if rng.random() < 0.5 else functions
+        return [first] + [rng.choice(pool) for _ in range(count - 1)]
+
+    def _distractors(
+        self, used: set[str], functions: Sequence[Function], count: int, rng: random.Random
+    ) -> list[Function]:
+        """Functions that the task does not need, the fields of the needed ones first."""
+        fields = {self.catalogue[n].field for n in used}
+        free = [f for f in functions if f.name not in used]
+        rng.shuffle(free)
+        return sorted(free, key=lambda f: f.field not in fields or rng.random() < 0.4)[:count]
+
+    def _stream(self, functions: Sequence[Function], seed: int, origin: Origin) -> Iterator[Task]:
+        rng = random.Random(seed)
+        while True:
+            for calls in range(1, MAX_CALLS + 1):
+                while True:
+                    try:
+                        task = self._build(self.random_spec(calls, functions, rng), origin)
+                    except SpecError:
+                        continue  # two equal calls by chance
+                    break
+                yield task
+
+    def seeds(self, count: int, seed: int) -> list[Seed]:
+        stream = self._stream(self._train, seed, "seed")
+        return [Seed(t.family, t.spec) for t, _ in zip(stream, range(count), strict=False)]
+
+    def heldout(self, count: int, seed: int) -> list[Task]:
+        """Tasks over the whole catalogue, including the functions that neither seeds nor simulator know."""
+        stream = self._stream(list(self.catalogue.values()), seed, "heldout")
+        return [t for t, _ in zip(stream, range(count), strict=False)]
+
+    # -- the simulator's side ----------------------------------------------------------------------------------
+
+    def simulator_chat(
+        self, example: Seed, success: float | None, direction: Direction, seed: int, target: Seed | None = None
+    ) -> tuple[Chat, Json]:
+        rng = random.Random(seed)
+        names = _names(example.spec) if target is None else _names(target.spec)
+        functions = [self.catalogue[n] for n in names]
+        near = {c["name"] for c in example.spec["calls"]} | set(names)
+        functions += self._distractors(near, self._train, max(2, SHOWN - len(functions)), rng)
+        rng.shuffle(functions)
+        shown = {k: v for k, v in example.spec.items() if k != "request" or self.request == "written"}
+        solved = "unknown" if success is None else f"{round(100 * success)}%"
+        text = (
+            f"Example: {json.dumps(shown, separators=(',', ':'), ensure_ascii=False)}\n"
+            f"Family: {example.family}. Solved: {solved}. Write a new task, {direction}."
+        )
+        system = SIMULATOR_INSTRUCTIONS + (WRITTEN_INSTRUCTIONS if self.request == "written" else "")
+        chat = Chat((Message("system", system), Message("user", text)), tuple(f.tool for f in functions))
+        return chat, self._spec_schema(functions)
+
+    def direction(self, example: Seed, other: Seed) -> Direction:
+        """By the number of arguments and distractors."""
+
+        def size(spec: Mapping[str, Json]) -> int:
+            return sum(len(c["arguments"]) for c in spec["calls"]) + len(spec.get("distractors", ()))
+
+        change = size(other.spec) - size(example.spec)
+        return "harder" if change > 1 else "easier" if change < -1 else "similar"
+
+    def _spec_schema(self, functions: Sequence[Function]) -> Json:
+        """JSON schema of a specification over `functions`, properties in the order they are to be written."""
+
+        def call(function: Function) -> Json:
+            parameters = function.tool["function"]["parameters"]
+            properties = {n: _bounded(s) for n, s in parameters.get("properties", {}).items()}
+            arguments = {**parameters, "properties": properties, "additionalProperties": False}
+            return _object({"name": {"const": function.name}, "arguments": arguments})
+
+        names: Json = {"enum": [f.name for f in functions]}
+        properties: dict[str, Json] = {
+            "calls": _array({"anyOf": [call(f) for f in functions]}, 1, MAX_CALLS),
+            "distractors": _array(names, 0, MAX_DISTRACTORS),
+        }
+        if self.request == "written":
+            properties["request"] = {"type": "string", "maxLength": 600}
+        return _object(properties)
+
+    def build(self, spec: Mapping[str, Json]) -> Task:
+        return self._build(spec, "simulator")
+
+    def _build(self, spec: Mapping[str, Json], origin: Origin) -> Task:
+        try:
+            parsed = ToolSpec.model_validate(spec)
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise SpecError("schema", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        calls = [Call(c.name, c.arguments) for c in parsed.calls]
+        self._check_calls(calls, parsed.distractors)
+        if parsed.request is None and self.request == "written":
+            raise SpecError("schema", "request: the simulator must word it")
+        request = parsed.request or render_request(calls, self.catalogue)
+        self._check_grounding(calls, request, written=parsed.request is not None)
+        names = list(dict.fromkeys([c.name for c in calls] + parsed.distractors))
+        # shown in an order that gives nothing away, and the same for the same task
+        random.Random(request).shuffle(names)
+        return Task(
+            family=f"{len(calls)}-call",
+            messages=(Message("system", AGENT_INSTRUCTIONS), Message("user", request)),
+            tools=tuple(self.catalogue[n].tool for n in names),
+            target=[c.as_json() for c in calls],
+            spec=dict(spec),
+            origin=origin,
+        )
+
+    def _check_calls(self, calls: Sequence[Call], distractors: Sequence[str]) -> None:
+        for name in [*(c.name for c in calls), *distractors]:
+            if name not in self.catalogue:
+                raise SpecError("schema", f"unknown function {name!r}")
+        if overlap := {c.name for c in calls} & set(distractors):
+            raise SpecError("schema", f"{min(overlap)} is both called and a distractor")
+        for i, call in enumerate(calls):
+            validator = jsonschema.Draft202012Validator(
+                dict(self.catalogue[call.name].parameters), format_checker=jsonschema.FormatChecker()
+            )
+            if (error := next(iter(validator.iter_errors(call.arguments)), None)) is not None:
+                raise SpecError("schema", f"{call.name}: {error.message[:120]}")
+            if call in calls[:i]:
+                raise SpecError("schema", f"{call.name} is called twice with the same arguments")
+
+    def _check_grounding(self, calls: Sequence[Call], request: str, written: bool) -> None:
+        text = _fold(request)
+        for call in calls:
+            for name, value in call.arguments.items():
+                for leaf in _leaves(value):
+                    if isinstance(leaf, bool) or leaf is None:
+                        # a yes or no has no words of its own; a writer must at least speak of the parameter
+                        grounded = not written or any(w in text for w in _fold(name).split("_"))
+                    else:
+                        word = _fold(value_text(leaf))
+                        grounded = bool(word) and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+                    if not grounded:
+                        raise SpecError("ungrounded", f"{call.name}.{name} is not in the request")
+
+    # -- the agent's side --------------------------------------------------------------------------------------
+
+    def reference(self, task: Task) -> Sequence[str]:
+        return [format_tool_calls(_target(task))]
+
+    def perturbed(self, task: Task) -> Sequence[Sequence[str]]:
+        """One call dropped, one doubled; of the last call an argument dropped, one changed, another function."""
+        calls = _target(task)
+        rng = random.Random(task.id)
+        *rest, last = calls
+        damaged: list[list[Call]] = [rest, [*calls, last], [*rest, Call(last.name + "_", last.arguments)]]
+        if last.arguments:
+            name = rng.choice(sorted(last.arguments))
+            schema = self.catalogue[last.name].properties[name]
+            others = (random_value(schema, rng) for _ in range(20))
+            other = next((v for v in others if v != last.arguments[name]), None)
+            damaged.append([*rest, Call(last.name, {k: v for k, v in last.arguments.items() if k != name})])
+            damaged.append([*rest, Call(last.name, {**last.arguments, name: other})])
+        return [[format_tool_calls(d)] for d in damaged]
+
+    def episode(self, task: Task) -> ToolEpisode:
+        return ToolEpisode(task)
+
+
+class ToolEpisode:
+    """One turn: the agent's calls are parsed and compared with the target."""
+
+    def __init__(self, task: Task) -> None:
+        self._target = _target(task)
+        self._schemas = {t["function"]["name"]: t["function"]["parameters"] for t in task.tools}
+
+    def step(self, text: str) -> Step:
+        parsed = parse_tool_calls(text)
+        answer = [c.as_json() for c in parsed.calls]
+        if parsed.error:
+            return Step(score=Score(0.0, f"malformed: {parsed.error}"))
+        difference = match_calls(self._target, parsed.calls, self._schemas)
+        return Step(score=Score(0.0 if difference else 1.0, difference or "right", answer))
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def _target(task: Task) -> list[Call]:
+    return [Call(c["name"], c["arguments"]) for c in task.target]
+
+
+def _names(spec: Mapping[str, Json]) -> list[str]:
+    """The functions of a specification, each once."""
+    return sorted({*(c["name"] for c in spec["calls"]), *spec.get("distractors", ())})
+
+
+def _object(properties: Mapping[str, Json]) -> Json:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _array(items: Json, low: int, high: int) -> Json:
+    return {"type": "array", "items": items, "minItems": low, "maxItems": high}
+
+
+def _bounded(schema: Mapping[str, Json]) -> Json:
+    """Strings without a limit get one, so that a rambling simulator ends its string."""
+    free = schema.get("type") == "string" and not {"enum", "const", "maxLength", "format", "pattern"} & schema.keys()
+    return {**schema, "minLength": 1, "maxLength": MAX_STRING} if free else dict(schema)
+
+
+def _fold(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()
+
+
+def _leaves(value: Json) -> Iterator[Json]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield value

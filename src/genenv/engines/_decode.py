@@ -1,0 +1,203 @@
+"""Sampling on one machine: each prompt is prefilled once, its group decodes from the repeated cache.
+
+Randomness is one uniform number per (sample seed, step), mapped through the inverse cumulative distribution: a sample
+depends on its seed and the weights, not on what else is in the batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import llguidance
+import llguidance.hf
+import llguidance.numpy
+import numpy as np
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.cache_utils import Cache, DynamicLayer
+from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.masking_utils import sdpa_mask
+
+from genenv.types import Json, Sample, SampleRequest
+
+ATTENTION = "genenv_sdpa"
+
+
+def _attention(
+    module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **options: Any
+) -> tuple[Tensor, None]:
+    """sdpa; for a single query it reads grouped keys in place, where the stock version first copies them per head."""
+    if query.shape[2] != 1 or attention_mask is None:
+        return sdpa_attention_forward(module, query, key, value, attention_mask, **options)
+    batch, heads, _, width = query.shape
+    kv_heads = key.shape[1]
+    # the heads that share a key act as that many queries
+    grouped = query.view(batch, kv_heads, heads // kv_heads, width)
+    out = torch.nn.functional.scaled_dot_product_attention(
+        grouped, key, value, attn_mask=attention_mask, scale=options.get("scaling")
+    )
+    return out.reshape(batch, 1, heads, width), None
+
+
+AttentionInterface.register(ATTENTION, _attention)
+AttentionMaskInterface.register(ATTENTION, sdpa_mask)
+
+
+class _BufferedLayer(DynamicLayer):
+    """A cache layer in one buffer of known size: appending a token copies that token, not the whole cache."""
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()
+        self._capacity = capacity
+        self._length = 0
+
+    def update(self, key_states: Tensor, value_states: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+            self._buffer = [self._allocate(key_states), self._allocate(value_states)]
+        end = self._length + key_states.shape[-2]
+        for buffer, states in zip(self._buffer, (key_states, value_states), strict=True):
+            buffer[:, :, self._length : end] = states
+        self._length = end
+        self._show()
+        return self.keys, self.values
+
+    def _allocate(self, like: Tensor) -> Tensor:
+        batch, heads, _, width = like.shape
+        return like.new_empty(batch, heads, self._capacity, width)
+
+    def _show(self) -> None:
+        self.keys, self.values = (b[:, :, : self._length] for b in self._buffer)
+
+    def pick(self, rows: Tensor) -> None:
+        """Keep (or repeat) the given batch rows."""
+        fresh = []
+        for buffer in self._buffer:
+            kept = buffer.new_empty(len(rows), *buffer.shape[1:])
+            kept[:, :, : self._length] = buffer[rows, :, : self._length]
+            fresh.append(kept)
+        self._buffer = fresh
+        self._show()
+
+
+class Grammar:
+    """Token masks that keep a sample inside a JSON schema."""
+
+    def __init__(self, tokenizer: Any, vocabulary: int, eos: int) -> None:
+        self._tokenizer = llguidance.hf.from_tokenizer(tokenizer, n_vocab=vocabulary, eos_token=eos)
+        self._vocabulary = vocabulary
+
+    def matcher(self, schema: Json) -> llguidance.LLMatcher:
+        compact = {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"}
+        text = json.dumps({**schema, "x-guidance": compact})
+        matcher = llguidance.LLMatcher(self._tokenizer, llguidance.LLMatcher.grammar_from_json_schema(text))
+        if error := matcher.get_error():
+            raise ValueError(f"schema cannot be used for sampling: {error}")
+        return matcher
+
+    def mask(self, logits_BV: Tensor, matchers: Sequence[llguidance.LLMatcher | None]) -> Tensor:
+        """Logits with every token that its matcher forbids at -inf."""
+        bits = llguidance.numpy.allocate_token_bitmask(len(matchers), self._vocabulary)
+        bits[:] = -1
+        for row, matcher in enumerate(matchers):
+            if matcher is not None:
+                llguidance.numpy.fill_next_token_bitmask(matcher, bits, row)
+        allowed = np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little")[:, : logits_BV.shape[1]]
+        return logits_BV.masked_fill(torch.from_numpy(allowed == 0).to(logits_BV.device), -torch.inf)
+
+
+def _choose(logits_BV: Tensor, uniform_B: Tensor, temperature: float) -> Tensor:
+    if temperature == 0:
+        return logits_BV.argmax(-1)
+    cdf_BV = torch.softmax(logits_BV / temperature, -1).double().cumsum(-1)
+    target_B1 = uniform_B[:, None] * cdf_BV[:, -1:]
+    return torch.searchsorted(cdf_BV, target_B1, right=True).squeeze(1).clamp(max=logits_BV.shape[1] - 1)
+
+
+def _uniforms(seeds: Sequence[int], steps: int) -> Tensor:
+    """(B, steps) numbers in [0, 1), row b from seed b alone."""
+    rows = [np.random.Generator(np.random.Philox(key=s)).random(steps) for s in seeds]
+    return torch.from_numpy(np.minimum(np.stack(rows), 1 - 1e-12))
+
+
+@torch.inference_mode()
+def sample_batch(
+    model: Any, requests: Sequence[SampleRequest], grammar: Grammar, eos: int, pad: int, version: int
+) -> list[list[Sample]]:
+    """Continue every request; all must share max_tokens and temperature. Memory is the caller's concern."""
+    device = model.device
+    max_tokens, temperature = requests[0].max_tokens, requests[0].temperature
+    width = max(len(r.prompt) for r in requests)
+    prompts_PT = torch.full((len(requests), width), pad, device=device)
+    seen_PT = torch.zeros(len(requests), width + max_tokens, dtype=torch.bool, device=device)
+    for p, request in enumerate(requests):
+        prompts_PT[p, width - len(request.prompt) :] = torch.tensor(request.prompt, device=device)
+        seen_PT[p, width - len(request.prompt) : width] = True
+    layers = [_BufferedLayer(width + max_tokens) for _ in range(model.config.num_hidden_layers)]
+    cache = Cache(layers=layers)
+    positions_PT = (seen_PT[:, :width].long().cumsum(-1) - 1).clamp(min=0)
+    logits_PV = model(
+        input_ids=prompts_PT,
+        attention_mask=seen_PT[:, :width].long(),
+        position_ids=positions_PT,
+        past_key_values=cache,
+        logits_to_keep=1,
+    ).logits[:, -1]
+
+    owner = torch.tensor([p for p, r in enumerate(requests) for _ in r.seeds], device=device)
+    for layer in layers:
+        layer.pick(owner)
+    seen_BT, position_B = seen_PT[owner], positions_PT[owner, -1]
+    uniform_BT = _uniforms([s for r in requests for s in r.seeds], max_tokens).to(device)
+    matchers = [grammar.matcher(r.schema) if r.schema is not None else None for r in requests for _ in r.seeds]
+    tokens: list[list[int]] = [[] for _ in matchers]
+    logprobs: list[list[float]] = [[] for _ in matchers]
+    rows = torch.arange(len(matchers), device=device)  # the samples that are still in the batch
+    done = torch.zeros(len(matchers), dtype=torch.bool, device=device)
+    logits_BV = logits_PV[owner].float()
+    for step in range(max_tokens):
+        masked_BV = logits_BV
+        if any(m is not None for m in matchers):
+            masked_BV = grammar.mask(logits_BV, [matchers[i] for i in rows.tolist()])
+        token_B = _choose(masked_BV, uniform_BT[rows, step], temperature)
+        # the model's own logprob, whatever mask or temperature the choice was made under
+        logprob_B = torch.log_softmax(logits_BV, -1).gather(1, token_B[:, None]).squeeze(1)
+        for i, token, logprob, over in zip(
+            rows.tolist(), token_B.tolist(), logprob_B.tolist(), done.tolist(), strict=True
+        ):
+            if not over:
+                tokens[i].append(token)
+                logprobs[i].append(logprob)
+                if (matcher := matchers[i]) is not None and token != eos:
+                    matcher.consume_token(token)
+        done |= token_B == eos
+        alive = (~done).nonzero().squeeze(1)
+        if len(alive) == 0 or step + 1 == max_tokens:
+            break
+        if len(alive) < 0.8 * len(rows):  # finished samples leave; not at every step, since leaving is a copy
+            for layer in layers:
+                layer.pick(alive)
+            rows, token_B, done = rows[alive], token_B[alive], done[alive]
+            seen_BT, position_B = seen_BT[alive], position_B[alive]
+        end = width + step + 1
+        position_B = position_B + 1
+        seen_BT[:, end - 1] = True
+        logits_BV = (
+            model(
+                input_ids=token_B[:, None],
+                attention_mask=seen_BT[:, None, None, :end],
+                position_ids=position_B[:, None],
+                past_key_values=cache,
+            )
+            .logits[:, -1]
+            .float()
+        )
+
+    samples = iter(
+        Sample(tuple(t), tuple(lp), stopped=t[-1:] == [eos], policy_version=version)
+        for t, lp in zip(tokens, logprobs, strict=True)
+    )
+    return [[next(samples) for _ in r.seeds] for r in requests]

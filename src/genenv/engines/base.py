@@ -1,0 +1,95 @@
+"""The engine seam: two trainable policies on one base model, in the Tinker vocabulary.
+
+`sample`, `forward_backward`, `optim_step`, `save_state`, `load_state`. The losses are sums over tokens, so the caller
+decides on the normalisation by its weights:
+
+- cross_entropy        -sum_t w_t log pi(t)                              (RWR: w from the reward)
+- importance_sampling  -sum_t A_t pi(t) / pi_old(t)                      (GRPO without clipping)
+- ppo                  -sum_t min(r_t A_t, clip(r_t, 1-c, 1+c) A_t)      (GRPO, clipped)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, Protocol
+
+from genenv.chat import ChatFormat
+from genenv.types import Datum, Sample, SampleRequest
+
+LossName = Literal["cross_entropy", "importance_sampling", "ppo"]
+Player = Literal["agent", "simulator"]
+PLAYERS: tuple[Player, Player] = ("agent", "simulator")
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Which loss, and the clip range of ppo."""
+
+    name: LossName
+    clip: float = 0.2
+
+
+@dataclass(frozen=True)
+class AdamParams:
+    """AdamW for one step. `max_grad_norm` 0 does not clip."""
+
+    lr: float
+    beta1: float = 0.9
+    beta2: float = 0.95
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+
+
+@dataclass(frozen=True)
+class TrainStats:
+    """What a forward_backward saw: the loss (a sum), tokens with a weight, mean ratio, share of clipped tokens."""
+
+    loss: float
+    tokens: int
+    ratio: float = 1.0
+    clipped: float = 0.0
+
+
+class Policy(Protocol):
+    """One player's adapter. `version` counts its optimizer steps and is stamped on every sample."""
+
+    version: int
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[list[Sample]]:
+        """One list of samples per request, one sample per seed. The same seed gives the same sample."""
+        ...
+
+    def logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
+        """Logprob of each token of each datum under the current weights, 0 where its weight is 0."""
+        ...
+
+    def forward_backward(self, data: Sequence[Datum], loss: Loss) -> TrainStats:
+        """Add the gradient of `loss` over `data` to the accumulated one."""
+        ...
+
+    def optim_step(self, params: AdamParams) -> float:
+        """Take one step with the accumulated gradient and clear it; returns the gradient's norm before clipping."""
+        ...
+
+    def save_state(self, folder: Path) -> None:
+        """Write adapter (PEFT format where there is one) and optimizer state into an existing folder."""
+        ...
+
+    def load_state(self, folder: Path) -> None: ...
+
+
+class Engine(Protocol):
+    """Two policies that start from one base model."""
+
+    chat: ChatFormat
+    model_name: str
+
+    def policy(self, player: Player) -> Policy: ...
+
+    def base_logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
+        """As `Policy.logprobs`, with adapters off: the reference of every KL term."""
+        ...
+
+    def close(self) -> None: ...

@@ -1,0 +1,215 @@
+"""The embedded engine: transformers and peft in this process, on the CPU or one GPU."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import platform
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from genenv.chat import ChatFormat
+from genenv.engines._decode import ATTENTION, Grammar, sample_batch
+from genenv.engines._packing import Batch, batches, loss_terms
+from genenv.engines.base import PLAYERS, AdamParams, Loss, Player, TrainStats
+from genenv.errors import InputError
+from genenv.types import Datum, Sample, SampleRequest, derive_seed
+
+DType = Literal["auto", "float32", "bfloat16"]
+LOGIT_BYTES = 128 * 2**20
+
+
+def _keep_freed_memory() -> None:
+    """Tell glibc to reuse large blocks instead of returning them: batches of ever new shapes page-fault otherwise."""
+    if platform.system() == "Linux":
+        try:
+            libc = ctypes.CDLL("libc.so.6")
+            m_trim_threshold, m_mmap_threshold = -1, -3
+            libc.mallopt(m_mmap_threshold, 2**30)
+            libc.mallopt(m_trim_threshold, 2**30)
+        except (OSError, AttributeError):
+            return  # not glibc: only speed is lost
+
+
+class LocalEngine:
+    """One base model in memory, a LoRA adapter for each player.
+
+    `token_budget` bounds the tokens computed at once, in sampling and in training, and with them the memory.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        rank: int,
+        lora_alpha: int,
+        seed: int,
+        dtype: DType = "auto",
+        threads: int = 0,
+        token_budget: int = 16384,
+    ) -> None:
+        _keep_freed_memory()
+        if threads:
+            torch.set_num_threads(threads)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        if dtype == "auto":
+            dtype = "bfloat16" if self.device.type == "cuda" else "float32"
+        tokenizer = AutoTokenizer.from_pretrained(model)
+        self.chat = ChatFormat(tokenizer)
+        base = AutoModelForCausalLM.from_pretrained(model, dtype=getattr(torch, dtype), attn_implementation=ATTENTION)
+        for name in ("final_logit_softcapping", "logits_scaling", "logit_scale"):
+            if getattr(base.config, name, None) not in (None, 1.0):
+                raise InputError(f"{model}: models with {name} are not supported by the local engine")
+        self.model_name = model
+        self.token_budget = token_budget
+        self.pad = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.chat.eos)
+        self.vocabulary = int(base.get_output_embeddings().weight.shape[0])
+        config = LoraConfig(r=rank, lora_alpha=lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM")
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(seed, "adapters") % 2**31)
+            self.model = get_peft_model(base.to(self.device), config, adapter_name=PLAYERS[0])
+            self.model.add_adapter(PLAYERS[1], config)
+        self.model.eval()
+        self.grammar = Grammar(tokenizer, self.vocabulary, self.chat.eos)
+        self._policies = {player: LocalPolicy(self, player) for player in PLAYERS}
+
+    def policy(self, player: Player) -> LocalPolicy:
+        return self._policies[player]
+
+    def base_logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
+        with self.model.disable_adapter():
+            return self.logprobs(data)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    @torch.inference_mode()
+    def logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
+        """Under whichever adapter is active."""
+        rows = [[0.0] * len(d.tokens) for d in data]
+        for batch in batches(data, self.token_budget, self.pad, self.device):
+            values = self.token_logprobs(batch).tolist()
+            for i, t, value in zip(batch.datum_N.tolist(), batch.offset_N.tolist(), values, strict=True):
+                rows[i][t] = value
+        return [tuple(row) for row in rows]
+
+    def token_logprobs(self, batch: Batch) -> Tensor:
+        """(N,) logprobs of the trained tokens."""
+        causal_lm: Any = self.model.get_base_model()
+        hidden_RLD = getattr(causal_lm, causal_lm.base_model_prefix)(
+            input_ids=batch.tokens_RL,
+            attention_mask=batch.mask_R1LL,
+            position_ids=batch.positions_RL,
+            use_cache=False,
+        ).last_hidden_state
+        hidden_ND = hidden_RLD.flatten(0, 1).index_select(0, batch.source_N)
+        head = causal_lm.get_output_embeddings()
+
+        def part(hidden: Tensor, target: Tensor) -> Tensor:
+            return -torch.nn.functional.cross_entropy(head(hidden).float(), target, reduction="none")
+
+        size = max(256, LOGIT_BYTES // (4 * self.vocabulary))
+        if len(hidden_ND) <= size:
+            return part(hidden_ND, batch.target_N)
+        pieces = zip(hidden_ND.split(size), batch.target_N.split(size), strict=True)
+        # logits of a large vocabulary are computed again in the backward pass rather than kept
+        return torch.cat([checkpoint(part, h, t, use_reentrant=False) for h, t in pieces])
+
+
+class LocalPolicy:
+    """One player's adapter and its AdamW state."""
+
+    def __init__(self, engine: LocalEngine, player: Player) -> None:
+        self._engine = engine
+        self._player = player
+        self.version = 0
+        self._parameters = [p for n, p in engine.model.named_parameters() if f".{player}." in n]
+        self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0)
+
+    @contextmanager
+    def _active(self) -> Iterator[LocalEngine]:
+        self._engine.model.set_adapter(self._player)
+        yield self._engine
+
+    def sample(self, requests: Sequence[SampleRequest]) -> list[list[Sample]]:
+        """Requests of like length together, at most `token_budget` tokens of cache at once."""
+        results: list[list[Sample]] = [[] for _ in requests]
+        order = sorted(range(len(requests)), key=lambda i: (requests[i].max_tokens, requests[i].temperature,
+                                                            len(requests[i].prompt), i))  # fmt: skip
+        with self._active() as engine:
+            chunk: list[int] = []
+            cost = 0
+            for i in order:
+                request = requests[i]
+                own = len(request.seeds) * (len(request.prompt) + request.max_tokens)
+                first = requests[chunk[0]] if chunk else request
+                like = (first.max_tokens, first.temperature) == (request.max_tokens, request.temperature)
+                if chunk and (cost + own > 4 * engine.token_budget or not like):
+                    self._sample_chunk(requests, chunk, results)
+                    chunk, cost = [], 0
+                chunk.append(i)
+                cost += own
+            if chunk:
+                self._sample_chunk(requests, chunk, results)
+        return results
+
+    def _sample_chunk(self, requests: Sequence[SampleRequest], chunk: list[int], results: list[list[Sample]]) -> None:
+        engine = self._engine
+        samples = sample_batch(
+            engine.model, [requests[i] for i in chunk], engine.grammar, engine.chat.eos, engine.pad, self.version
+        )
+        for i, group in zip(chunk, samples, strict=True):
+            results[i] = group
+
+    def logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
+        with self._active() as engine:
+            return engine.logprobs(data)
+
+    def forward_backward(self, data: Sequence[Datum], loss: Loss) -> TrainStats:
+        total, tokens, ratio, clipped = 0.0, 0, 0.0, 0
+        with self._active() as engine:
+            for batch in batches(data, engine.token_budget, engine.pad, engine.device):
+                logprob_N = engine.token_logprobs(batch)
+                terms_N, ratio_N = loss_terms(loss.name, logprob_N, batch.logprob_N, batch.weight_N, loss.clip)
+                value = terms_N.sum()
+                value.backward()  # type: ignore[no-untyped-call]
+                total += value.item()
+                tokens += len(ratio_N)
+                ratio += ratio_N.detach().sum().item()
+                clipped += int(((ratio_N.detach() - 1.0).abs() > loss.clip).sum())
+        return TrainStats(total, tokens, ratio / max(tokens, 1), clipped / max(tokens, 1))
+
+    def optim_step(self, params: AdamParams) -> float:
+        for group in self._optimizer.param_groups:
+            group["lr"] = params.lr
+            group["betas"] = (params.beta1, params.beta2)
+            group["weight_decay"] = params.weight_decay
+        norm = torch.nn.utils.clip_grad_norm_(self._parameters, params.max_grad_norm or torch.inf)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        self.version += 1
+        return float(norm)
+
+    def save_state(self, folder: Path) -> None:
+        model: Any = self._engine.model
+        weights = get_peft_model_state_dict(model, adapter_name=self._player)
+        save_file({k: v.contiguous() for k, v in weights.items()}, folder / "adapter_model.safetensors")
+        model.peft_config[self._player].save_pretrained(folder)
+        torch.save(self._optimizer.state_dict(), folder / "optimizer.pt")
+        (folder / "policy.json").write_text(json.dumps({"version": self.version}), "utf-8")
+
+    def load_state(self, folder: Path) -> None:
+        set_peft_model_state_dict(
+            self._engine.model, load_file(folder / "adapter_model.safetensors"), adapter_name=self._player
+        )
+        self._optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
+        self.version = json.loads((folder / "policy.json").read_text("utf-8"))["version"]

@@ -1,0 +1,387 @@
+"""Does an answer equal its target? Typed comparison of structured calls, numbers by value, text by normalisation.
+
+Structured values (JSON Schema is the referee). Each value is reduced to a normal form under its schema and the forms are
+compared, so equality is an equivalence relation whatever the schema says:
+
+- bool is not a number and a number is not a bool, at any depth; a string is never converted.
+- Numbers compare by exact value. 1 and 1.0 are equal where the schema declares a number: `number` or `integer` in `type`
+  (also in a list of types), or a number in `enum` or `const`. Elsewhere an integer and a float differ.
+- null is a value: it is neither "missing" nor equal to anything but null.
+- An optional argument left out equals its schema's `default`, if it has one, at any depth; `required` ones have no
+  default. Lists compare in order, objects by keys; extra keys and extra calls are errors.
+- Keywords that lead to a value's schema: `properties`, `additionalProperties`, `items`, `prefixItems` (also spelled as a
+  list of `items`), `allOf`, and `$ref` into the same schema (`#/...`). Of `anyOf` and `oneOf` the first branch counts that
+  fits by the type and constants of the value and by the keys and constants of an object's own properties. All other
+  keywords are left to validation: here they change nothing, and nothing in a schema raises.
+- What is not a JSON value (NaN, infinity, a date) equals nothing, not even itself.
+- Calls are compared as a multiset: the order of calls does not matter, since each is checked on its own.
+
+Short answers (`exact_match`): if both are numbers they match by value; a number never matches a text; two texts match if
+their normal forms are equal and not empty. Numbers (`parse_number`):
+
+- Digits with an optional sign, decimal point and exponent. Commas only group whole thousands: 1,250 but not 12,50. A
+  code with leading zeros (007) is text.
+- By value, as exact fractions: 1 = 1.0, 1/2 = 0.5, 50% = 0.5, `\\frac{3}{4}` = 0.75; 9007199254740993 is not ...992.
+- One of the marks $ EUR GBP JPY (as signs) may stand before or after and is ignored, but two different marks do not match.
+- nan, inf and numbers too large to write out (an exponent beyond 308, more than 1,000 characters) match nothing.
+
+Text (`normalize_text`): compatibility characters unified (NFKC), case folded, invisible characters dropped, punctuation
+made a space, articles dropped before another word, white space collapsed. What carries a value stays: decimal points, a
+minus sign before a number or name, symbols such as + and %, and accents. Points and apostrophes between letters vanish
+(U.S. = US), grouping commas too.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from genenv.parsing import Call, shorten
+from genenv.types import Json
+
+Schema = Mapping[str, Json]
+
+# -- structured values -----------------------------------------------------------------------------------------
+
+_MAX_FILLS = 6
+"""Defaults inside defaults: a schema may refer to itself, and its full expansion would be endless."""
+
+
+def _kind(value: Json) -> str:
+    """The JSON Schema type of a value, "" if it is not a JSON value. Whole floats count as `number` here."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "boolean"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, int):
+        return "integer"
+    if isinstance(value, float):
+        return "number" if math.isfinite(value) else ""
+    if isinstance(value, (list, tuple)):
+        return "array"
+    return "object" if isinstance(value, Mapping) else ""
+
+
+def _types(schema: Schema) -> Sequence[Json]:
+    kinds = schema.get("type", ())
+    return kinds if isinstance(kinds, (list, tuple)) else (kinds,)
+
+
+def _constants(schema: Schema) -> list[Json] | None:
+    """The values that `enum` and `const` allow, None if there is no such keyword."""
+    listed = schema.get("enum")
+    if isinstance(listed, (list, tuple)):
+        return list(listed)
+    return [schema["const"]] if "const" in schema else None
+
+
+def _mapping(value: Json) -> Mapping[str, Json]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _strings(value: Json) -> set[str]:
+    return {v for v in value if isinstance(v, str)} if isinstance(value, (list, tuple)) else set()
+
+
+def _allows(value: Json, schema: Schema) -> bool:
+    """Whether `value` has a type and, if it is a scalar, a constant that `schema` allows."""
+    kind = _kind(value)
+    if types := _types(schema):
+        kinds = {kind, "number"} if kind == "integer" else {kind}
+        if kind == "number" and value == int(value):
+            kinds.add("integer")
+        if not kinds & _strings(types):
+            return False
+    constants = _constants(schema)
+    if constants is None or kind in ("array", "object"):
+        return True
+    return any(_kind(c) not in ("array", "object") and _same_scalar(c, value) for c in constants)
+
+
+def _same_scalar(left: Json, right: Json) -> bool:
+    return isinstance(left, bool) == isinstance(right, bool) and bool(left == right)
+
+
+def _resolve(ref: Json, root: Schema) -> Json:
+    """The part of `root` that a local `$ref` (a JSON pointer) names, None if there is none."""
+    if not isinstance(ref, str) or not ref.startswith("#"):
+        return None
+    node: Json = root
+    for part in ref[1:].split("/")[1:]:
+        node = _mapping(node).get(part.replace("~1", "/").replace("~0", "~"))
+    return node
+
+
+def _fits(value: Json, branch: Json, root: Schema) -> bool:
+    """Whether a branch of anyOf or oneOf speaks of `value`: one level deep, so that the choice stays cheap."""
+    for view in _views(branch, root):
+        if not _allows(value, view):
+            return False
+        if isinstance(value, Mapping):
+            if not _strings(view.get("required")) <= value.keys():
+                return False
+            properties = _mapping(view.get("properties"))
+            if view.get("additionalProperties") is False and not value.keys() <= properties.keys():
+                return False
+            for key in value.keys() & properties.keys():
+                if not all(_allows(value[key], v) for v in _views(properties[key], root)):
+                    return False
+    return True
+
+
+def _views(schema: Json, root: Schema) -> list[Schema]:
+    """`schema` with what it refers to by `$ref` and `allOf`: all of them hold at once. Cycles are cut."""
+    views: list[Schema] = []
+    waiting, seen = [schema], set[int]()
+    for node in waiting:  # grows while it is walked
+        if not isinstance(node, Mapping) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        views.append(node)
+        if "$ref" in node:
+            waiting.append(_resolve(node["$ref"], root))
+        if isinstance(parts := node.get("allOf"), (list, tuple)):
+            waiting += parts
+    return views
+
+
+def _schemas(value: Json, schemas: Sequence[Json], root: Schema) -> list[Schema]:
+    """All schemas that hold for `value`: `schemas`, what they refer to, and the branches that fit."""
+    result: list[Schema] = []
+    waiting, seen = list(schemas), set[int]()
+    for schema in waiting:  # grows while it is walked
+        for view in _views(schema, root):
+            if id(view) in seen:
+                continue
+            seen.add(id(view))
+            result.append(view)
+            for word in ("anyOf", "oneOf"):
+                branches = view.get(word)
+                if isinstance(branches, (list, tuple)):
+                    waiting += [b for b in branches if _fits(value, b, root)][:1]
+    return result
+
+
+def _form(value: Json, schemas: Sequence[Json], root: Schema, fills: int = 0) -> Hashable:
+    """The normal form of `value`: equal for equal values, and only for those."""
+    kind = _kind(value)
+    views = _schemas(value, schemas, root) if schemas else []
+    if kind in ("integer", "number"):
+        declared = any(
+            {"number", "integer"} & _strings(_types(v))
+            or any(_kind(c) in ("integer", "number") for c in _constants(v) or ())
+            for v in views
+        )
+        return ("number" if declared else kind, value)
+    if kind == "array":
+        return (kind, *(_form(v, _item_schemas(views, i), root, fills) for i, v in enumerate(value)))
+    if kind == "object":
+        return _object_form(value, views, root, fills)
+    return (kind, value) if kind else object()
+
+
+def _item_schemas(views: Sequence[Schema], index: int) -> list[Json]:
+    result = []
+    for view in views:
+        rest = view.get("items")
+        prefix = rest if isinstance(rest, (list, tuple)) else view.get("prefixItems")
+        if isinstance(prefix, (list, tuple)) and index < len(prefix):
+            result.append(prefix[index])
+        elif isinstance(rest, Mapping):
+            result.append(rest)
+    return result
+
+
+def _object_form(value: Mapping[str, Json], views: Sequence[Schema], root: Schema, fills: int) -> Hashable:
+    required = {k for view in views for k in _strings(view.get("required"))}
+    schemas: dict[str, list[Json]] = {k: [] for k in value}
+    for view in views:
+        properties = _mapping(view.get("properties"))
+        for key, schema in properties.items():
+            schemas.setdefault(key, []).append(schema)
+        if isinstance(others := view.get("additionalProperties"), Mapping):
+            for key in value.keys() - properties.keys():
+                schemas[key].append(others)
+    entries = []
+    for key, found in schemas.items():
+        if key in value:
+            entries.append((key, _form(value[key], found, root, fills)))
+        elif key not in required and fills < _MAX_FILLS:
+            defaults = [v["default"] for s in found for v in _views(s, root) if "default" in v]
+            entries += [(key, _form(d, found, root, fills + 1)) for d in defaults[:1]]
+    return ("object", frozenset(entries))
+
+
+def equal_values(target: Json, answer: Json, schema: Schema | None = None) -> bool:
+    """Whether two JSON values are the same value under `schema`."""
+    root = schema or {}
+    return _form(target, [root], root) == _form(answer, [root], root)
+
+
+def equal_arguments(target: Mapping[str, Json], answer: Mapping[str, Json], schema: Schema) -> bool:
+    """Whether two argument objects are equal, with defaults of `schema["properties"]` filled in."""
+    return equal_values(target, answer, schema)
+
+
+def match_calls(target: Sequence[Call], answer: Sequence[Call], schemas: Mapping[str, Schema]) -> str:
+    """`""` if the answer makes exactly the target's calls, else the reason of the first difference.
+
+    `schemas` maps a function's name to the JSON schema of its parameters.
+    """
+    if target and not answer:
+        return "no call"
+
+    def form(call: Call) -> Hashable:
+        schema = schemas.get(call.name, {})
+        return call.name, _form(call.arguments, [schema], schema)
+
+    wanted, got = [form(c) for c in target], [form(c) for c in answer]
+    missing, extra = Counter(wanted) - Counter(got), Counter(got) - Counter(wanted)
+    left = [c.name for c, f in zip(answer, got, strict=True) if f in extra]
+    for call, key in zip(target, wanted, strict=True):
+        if key in missing:
+            return f"wrong arguments for {call.name}" if call.name in left else f"missing call of {call.name}"
+    return f"extra call of {shorten(left[0])}" if left else ""
+
+
+# -- short answers ---------------------------------------------------------------------------------------------
+
+MAX_NUMBER_CHARACTERS = 1000
+MAX_EXPONENT = 308
+_MARKS = "$\u20ac\u00a3\u00a5"
+_NUMBER = re.compile(
+    rf"""(?P<before>[{_MARKS}]?)[ ]?(?P<sign>[+-]?)[ ]?(?P<mark>[{_MARKS}]?)[ ]?
+    (?:(?P<whole>[1-9][0-9]{{0,2}}(?:,[0-9]{{3}})+|0|[1-9][0-9]*)?(?P<point>\.[0-9]*)?(?:e(?P<exponent>[+-]?[0-9]+))?
+      |(?P<over>0|[1-9][0-9]*)/(?P<under>[1-9][0-9]*)
+      |\\[dt]?frac\{{(?P<texover>0|[1-9][0-9]*)\}}\{{(?P<texunder>[1-9][0-9]*)\}})
+    [ ]?(?P<after>[{_MARKS}%]?)""",
+    re.VERBOSE | re.IGNORECASE | re.ASCII,
+)
+_NOT_FINITE = re.compile(r"[+-]?(?:nan|inf|infinity)", re.IGNORECASE | re.ASCII)
+
+
+@dataclass(frozen=True)
+class _Number:
+    """A text that reads as a number; `value` is None if it is not finite or too large to write out."""
+
+    value: Fraction | None
+    mark: str = ""
+
+
+def _read_number(text: str) -> _Number | None:
+    if not text.isascii():
+        text = _compatible(text)
+    text = text.strip()
+    if _NOT_FINITE.fullmatch(text):
+        return _Number(None)
+    found = _NUMBER.fullmatch(text)
+    if found is None or (not (over := found["over"] or found["texover"]) and not _has_digits(found)):
+        return None
+    marks = [m for m in (found["before"], found["mark"], found["after"]) if m]
+    if len(marks) > 1:
+        return None
+    mark = marks[0] if marks else ""
+    exponent = found["exponent"] or "0"
+    if len(text) > MAX_NUMBER_CHARACTERS or abs(int(exponent)) > MAX_EXPONENT:
+        return _Number(None)
+    if over:
+        value = Fraction(int(over), int(found["under"] or found["texunder"]))
+    else:
+        digits = (found["whole"] or "0").replace(",", "") + (found["point"] or "")
+        value = Fraction(digits.rstrip(".")) * Fraction(10) ** int(exponent)
+    if found["sign"] == "-":
+        value = -value
+    return _Number(value / 100) if mark == "%" else _Number(value, mark)
+
+
+def _has_digits(found: re.Match[str]) -> bool:
+    return bool(found["whole"]) or len(found["point"] or "") > 1
+
+
+def parse_number(text: str) -> Fraction | None:
+    """The exact value of a text that is a number and nothing else, or None. See the module's rules."""
+    number = _read_number(text)
+    return number.value if number else None
+
+
+_ARTICLES = frozenset({"a", "an", "the"})
+_GROUPED = re.compile(r"(?<![\w.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![\w,])")
+_RAISED = re.compile(r"(?<=\d)(?=[^\W\d_a-z])")
+_SIGNS = re.compile(r"[^\w\s]|_")
+_MAX_MARKS = 30
+"""Combining marks in a row, the limit of Unicode's stream-safe format: sorting a longer run takes quadratic time."""
+
+
+def _compatible(text: str) -> str:
+    """NFKC with one kind of minus and apostrophe, without invisible characters; in linear time."""
+    kept, run = [], 0
+    for c in text:
+        run = run + 1 if unicodedata.combining(c) else 0
+        if run <= _MAX_MARKS and unicodedata.category(c) != "Cf":
+            kept.append(c)
+    # 10 with a raised 2 must not become 102, nor 1 with a half 11/2
+    apart = _RAISED.sub(lambda m: " " if unicodedata.category(m.string[m.start()]) == "No" else "", "".join(kept))
+    return unicodedata.normalize("NFKC", apart).replace("\u2212", "-").replace("\u2019", "'")
+
+
+def _sign(found: re.Match[str]) -> str:
+    """What becomes of one character that is no letter, digit or space."""
+    c, text = found[0], found.string
+    before, after = text[max(0, found.start() - 1) : found.start()], text[found.end() : found.end() + 1]
+    if c == "." and after.isdecimal() and not before.isalpha():
+        return c
+    if c in ".'" and before.isalpha() and after.isalpha():
+        return ""
+    if c == "-" and after and not after.isspace() and not before.isalnum():
+        return c
+    if c in "%#" or unicodedata.category(c)[0] not in "PC":
+        return c
+    return " "
+
+
+def normalize_text(text: str) -> str:
+    """The normal form of a text answer. See the module's rules."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _compatible(text).casefold())
+    text = text.casefold()
+    text = _GROUPED.sub(lambda m: m[0].replace(",", ""), text)
+    words = _SIGNS.sub(_sign, text).split()
+    return " ".join(w for i, w in enumerate(words) if w not in _ARTICLES or i == len(words) - 1)
+
+
+def _as_numbers(target: str, answer: str) -> bool | None:
+    """Whether the two match as numbers; None if neither is one."""
+    left, right = _read_number(target), _read_number(answer)
+    if left is None and right is None:
+        return None
+    if left is None or right is None or left.value is None:
+        return False
+    return left.value == right.value and (not left.mark or not right.mark or left.mark == right.mark)
+
+
+def exact_match(target: str, answer: str) -> bool:
+    """Whether a short answer is the target: as numbers by value, else as normalised text."""
+    numbers = _as_numbers(target, answer)
+    if numbers is not None:
+        return numbers
+    normal = normalize_text(target)
+    return bool(normal) and normal == normalize_text(answer)
+
+
+def token_f1(target: str, answer: str) -> float:
+    """2PR / (P + R) over the words of both normal forms, as multisets; two numbers score 1 or 0 by value.
+
+    P is the share of the answer's words that are in the target, R the share of the target's that are in the answer.
+    """
+    if _read_number(target) and _read_number(answer):
+        return float(exact_match(target, answer))
+    wanted, got = Counter(normalize_text(target).split()), Counter(normalize_text(answer).split())
+    common = (wanted & got).total()
+    return 2 * common / (wanted.total() + got.total()) if common else 0.0

@@ -1,0 +1,125 @@
+"""Episodes: the only place where transcripts, masks and logprobs are put together.
+
+Turn by turn, all live episodes are sampled in one call. What the model wrote is appended as the very tokens that were
+sampled, what the environment answered as the tokens that the template gives it, with mask 0. A failure of the
+environment ends the episode unscored; it is a record, not a crash.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from genenv.chat import ChatFormat
+from genenv.domains.base import Domain, Episode
+from genenv.engines.base import Policy
+from genenv.types import Chat, Sample, SampleRequest, Score, StopReason, Task, Trajectory, derive_seed
+
+
+@dataclass(frozen=True)
+class PlayConfig:
+    """How episodes are played."""
+
+    group_size: int
+    max_tokens: int
+    max_turns: int
+    temperature: float = 1.0
+
+
+@dataclass
+class _Live:
+    """One episode in progress."""
+
+    episode: Episode
+    prompt: tuple[int, ...]
+    seed: tuple[object, ...]
+    tokens: list[int] = field(default_factory=list)
+    mask: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    text: list[str] = field(default_factory=list)
+    score: Score | None = None
+    stop: StopReason = "stop"
+    version: int = -1
+
+    def wrote(self, sample: Sample) -> None:
+        self.tokens += sample.tokens
+        self.mask += [1] * len(sample.tokens)
+        self.logprobs += sample.logprobs
+        self.version = sample.policy_version
+
+    def read(self, tokens: Sequence[int]) -> None:
+        self.tokens += tokens
+        self.mask += [0] * len(tokens)
+        self.logprobs += [0.0] * len(tokens)
+
+    def trajectory(self) -> Trajectory:
+        assert self.score is not None
+        before = len(self.prompt)
+        return Trajectory(
+            tokens=self.prompt + tuple(self.tokens),
+            mask=(0,) * before + tuple(self.mask),
+            logprobs=(0.0,) * before + tuple(self.logprobs),
+            prompt_length=before,
+            text="\n".join(self.text),
+            score=self.score,
+            stop=self.stop,
+            policy_version=self.version,
+        )
+
+
+def play(
+    policy: Policy, chat: ChatFormat, domain: Domain, tasks: Sequence[Task], config: PlayConfig, seed: int
+) -> list[list[Trajectory]]:
+    """Let the policy try each task `group_size` times. The members of a group start from the same tokens."""
+    prompts = [chat.encode(Chat(t.messages, t.tools)) for t in tasks]
+    games = [
+        [_Live(domain.episode(t), p, (seed, t.id, i, member)) for member in range(config.group_size)]
+        for i, (t, p) in enumerate(zip(tasks, prompts, strict=True))
+    ]
+    try:
+        for turn in range(config.max_turns):
+            requests: list[SampleRequest] = []
+            players: list[list[_Live]] = []
+            for group in games:
+                live = [g for g in group if g.score is None]
+                # only the first turn is shared by the whole group
+                for share in [live] if turn == 0 else [[g] for g in live]:
+                    if share:
+                        seeds = tuple(derive_seed(*g.seed, turn) for g in share)
+                        prompt = share[0].prompt + tuple(share[0].tokens)
+                        requests.append(SampleRequest(prompt, seeds, config.max_tokens, config.temperature))
+                        players.append(share)
+            if not requests:
+                break
+            for share, samples in zip(players, policy.sample(requests), strict=True):
+                for game, sample in zip(share, samples, strict=True):
+                    _advance(game, sample, chat, last=turn + 1 == config.max_turns)
+    finally:
+        for group in games:
+            for game in group:
+                game.episode.close()
+    return [[g.trajectory() for g in group] for group in games]
+
+
+def _advance(game: _Live, sample: Sample, chat: ChatFormat, last: bool) -> None:
+    game.wrote(sample)
+    text = chat.decode(sample.tokens)
+    game.text.append(text)
+    if not sample.stopped:
+        game.stop = "length"
+    try:
+        step = game.episode.step(text)
+    except Exception as error:  # a domain is user code: whatever it raises costs this attempt its score, not the run
+        game.score = Score(None, f"environment error: {type(error).__name__}: {error}")
+        game.stop = "environment_error"
+        return
+    if step.score is not None:
+        game.score = step.score
+    elif not sample.stopped:
+        game.score = Score(0.0, "cut off by the token limit")
+    elif last:
+        game.score = Score(0.0, "out of turns")
+        game.stop = "turn_limit"
+    else:
+        game.read(chat.turn(step.messages, ended=sample.stopped))
+        game.text += [m.content for m in step.messages]

@@ -1,0 +1,102 @@
+"""Files of a user's own: tasks through the gate, recorded outputs through the scorer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from genenv.domains.base import Domain, SpecError
+from genenv.errors import InputError
+from genenv.gate import Gate
+from genenv.parsing import parse_json_object
+from genenv.types import Json, Score, Task, Verdict
+
+
+@dataclass(frozen=True)
+class GateLine:
+    """The verdict on one line of a file."""
+
+    line: int
+    verdict: Verdict
+    task_id: str | None
+
+
+@dataclass(frozen=True)
+class ScoreLine:
+    """The score of one task; `value` is 0 for a missing output, which `reason` then says."""
+
+    id: str
+    score: Score
+
+
+def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(line number, text) of the non-empty lines. Raises InputError if there are none."""
+    try:
+        lines = [(n, x) for n, x in enumerate(path.read_text("utf-8").splitlines(), 1) if x.strip()]
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{path}: expected UTF-8, found {error.reason} at byte {error.start}") from None
+    if not lines:
+        raise InputError(f"{path}: expected at least one JSON record, found none")
+    return iter(lines)
+
+
+def gate_file(domain: Domain, path: Path) -> Iterator[GateLine]:
+    """Every line gets exactly one verdict; earlier lines are known to later ones."""
+    gate = Gate(domain)
+    for number, text in read_lines(path):
+        try:
+            task = domain.build(parse_json_object(text))
+        except SpecError as error:
+            yield GateLine(number, Verdict(error.reason, error.detail), None)
+        except ValueError as error:
+            yield GateLine(number, Verdict("unparsable", str(error)), None)
+        else:
+            yield GateLine(number, gate.judge(task), task.id)
+
+
+def read_tasks(domain: Domain, path: Path) -> dict[str, Task]:
+    """Tasks by id: specifications with an optional `id`, else numbered from 1. Raises InputError with the line."""
+    tasks: dict[str, Task] = {}
+    for number, text in read_lines(path):
+        try:
+            record = parse_json_object(text)
+            key = str(record.pop("id", len(tasks) + 1))
+            task = domain.build(record)
+        except ValueError as error:
+            raise InputError(f"{path}:{number}: not a {domain.name} specification: {error}") from None
+        if key in tasks:
+            raise InputError(f"{path}:{number}: id {key!r} occurs twice")
+        tasks[key] = task
+    return tasks
+
+
+def read_outputs(path: Path) -> dict[str, str]:
+    """Recorded outputs: `{"id": ..., "output": "..."}` a line. Raises InputError with the line."""
+    outputs: dict[str, str] = {}
+    for number, text in read_lines(path):
+        try:
+            record: dict[str, Json] = parse_json_object(text)
+        except ValueError as error:
+            raise InputError(f"{path}:{number}: {error}") from None
+        if "id" not in record or not isinstance(record.get("output"), str):
+            raise InputError(f'{path}:{number}: expected {{"id": ..., "output": "..."}}')
+        key = str(record["id"])
+        if key in outputs:
+            raise InputError(f"{path}:{number}: id {key!r} occurs twice")
+        outputs[key] = record["output"]
+    return outputs
+
+
+def score_file(domain: Domain, tasks_path: Path, outputs_path: Path) -> list[ScoreLine]:
+    """One line per task: every task counts, with or without an output. Raises InputError for an unknown id."""
+    tasks, outputs = read_tasks(domain, tasks_path), read_outputs(outputs_path)
+    if unknown := outputs.keys() - tasks.keys():
+        raise InputError(f"{outputs_path}: id {min(unknown)!r} is not in {tasks_path}")
+    gate = Gate(domain)
+    return [
+        ScoreLine(key, gate.execute(task, [outputs[key]]) if key in outputs else Score(0.0, "missing output"))
+        for key, task in tasks.items()
+    ]

@@ -1,0 +1,83 @@
+"""pi_env: asks the simulator for tasks and reads what it writes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from genenv.chat import ChatFormat
+from genenv.config import CurriculumConfig, SimulatorConfig
+from genenv.domains.base import Domain
+from genenv.engines.base import Policy
+from genenv.parsing import parse_json_object
+from genenv.pools import Pools, direction
+from genenv.types import Candidate, Direction, SampleRequest, Seed, derive_seed
+
+
+@dataclass(frozen=True)
+class Order:
+    """What one candidate is asked for: a family (through its example), a direction, and what the agent can do."""
+
+    example: Seed
+    success: float | None
+    direction: Direction
+
+
+def plan(
+    seeds: Mapping[str, Sequence[Seed]],
+    pools: Pools,
+    load_parent: Callable[[str], Seed],
+    curriculum: CurriculumConfig,
+    count: int,
+    key: int,
+) -> list[Order]:
+    """Choose `count` orders: families by the curriculum, examples from the seeds or from D_env.
+
+    A parent from D_env keeps the family it has; the curriculum's draw decides among seeds.
+    """
+    rng = random.Random(key)
+    families = sorted(seeds)
+    if curriculum.families == "even":
+        weights = [float(len(seeds[f])) for f in families]
+    else:
+        weights = pools.family_weights(families, curriculum.alpha, curriculum.beta, curriculum.floor)
+    parents: dict[str, list[Seed]] = {}
+    for task_id in pools.env.draw(round(4 * count * curriculum.parents), rng):
+        parent = load_parent(task_id)
+        parents.setdefault(parent.family, []).append(parent)
+    orders = []
+    for family in rng.choices(families, weights, k=count):
+        pool = parents.get(family, [])
+        use_parent = bool(pool) and rng.random() < curriculum.parents
+        example = pool.pop() if use_parent else rng.choice(seeds[family])
+        success = pools.success(family)
+        orders.append(Order(example, success, direction(success, curriculum.alpha)))
+    return orders
+
+
+def write(
+    policy: Policy, chat: ChatFormat, domain: Domain, orders: Sequence[Order], config: SimulatorConfig, key: int
+) -> list[Candidate]:
+    """One candidate per order, sampled under the JSON schema of the domain's specification."""
+    requests = []
+    for i, order in enumerate(orders):
+        seed = derive_seed(key, "order", i)
+        prompt, schema = domain.simulator_chat(order.example, order.success, order.direction, seed)
+        sampling = (derive_seed(key, "candidate", i),)
+        requests.append(SampleRequest(chat.encode(prompt), sampling, config.max_tokens, config.temperature, schema))
+    candidates = []
+    for order, request, samples in zip(orders, requests, policy.sample(requests), strict=True):
+        sample = samples[0]
+        text = chat.decode(sample.tokens)
+        spec, error = None, ""
+        try:
+            spec = parse_json_object(text)
+        except ValueError as reason:
+            error = str(reason) if sample.stopped else f"cut off after {len(sample.tokens)} tokens"
+        candidates.append(
+            Candidate(
+                request.prompt, sample, text, order.example.family, order.direction, order.example.id, spec, error
+            )
+        )
+    return candidates

@@ -1,0 +1,201 @@
+"""The records that cross stages: frozen, JSON-able, identified by their content.
+
+A run reads like this: a `Seed` conditions the simulator, which writes a `Candidate`; the gate turns it into a
+`Task` and a `Verdict`; the agent plays the task G times, each attempt a `Trajectory` with a `Score`; the G attempts
+are a `Group`, from which both players' rewards follow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Json = Any
+"""A JSON value. Spelled `Json` where the shape is checked elsewhere (by a schema or a pydantic model)."""
+
+Role = Literal["system", "user", "assistant", "tool"]
+Origin = Literal["simulator", "seed", "heldout", "user"]
+Direction = Literal["easier", "similar", "harder"]
+StopReason = Literal["stop", "length", "turn_limit", "environment_error"]
+
+
+def canonical(value: Json) -> str:
+    """JSON text that is equal for equal values: sorted keys, no spaces, no NaN."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def content_id(value: Json) -> str:
+    """16 hex digits of the SHA-256 of the canonical JSON: the identity of seeds and tasks."""
+    return hashlib.sha256(canonical(value).encode()).hexdigest()[:16]
+
+
+def derive_seed(*parts: object) -> int:
+    """One 63-bit seed per (run, round, task, member, ...): independent of process, platform and hash seed."""
+    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+@dataclass(frozen=True)
+class Message:
+    """One chat message."""
+
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True)
+class Seed:
+    """A known good specification that the simulator starts from. `family` groups tasks of like difficulty."""
+
+    family: str
+    spec: Mapping[str, Json]
+
+    @property
+    def id(self) -> str:
+        return content_id(self.spec)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A whole instance: what the agent sees (`messages`, `tools`) and what it is scored against (`target`).
+
+    `target` never reaches the agent. `key` is the content that makes two tasks the same task.
+    """
+
+    family: str
+    messages: tuple[Message, ...]
+    tools: tuple[Json, ...]
+    target: Json
+    spec: Mapping[str, Json]
+    origin: Origin = "simulator"
+    parent: str | None = None
+
+    @property
+    def id(self) -> str:
+        return content_id([[(m.role, m.content) for m in self.messages], self.tools, self.target])
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The gate's decision on one candidate: `reason` is `"admitted"` or a key from `gate.REASONS`."""
+
+    reason: str
+    detail: str = ""
+
+    @property
+    def admitted(self) -> bool:
+        return self.reason == "admitted"
+
+
+@dataclass(frozen=True)
+class Score:
+    """What an attempt earned. `value` is None when it could not be scored: unscored is not wrong.
+
+    `answer` is what was extracted from the agent's text, for people who read the records.
+    """
+
+    value: float | None
+    reason: str
+    answer: Json = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One completion as an engine returns it: tokens with the logprobs they were sampled with."""
+
+    tokens: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    stopped: bool
+    policy_version: int
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """One episode, token-exact: `tokens` is all that the model saw or wrote, in order.
+
+    `mask[t]` is 1 where the agent wrote token t, `logprobs[t]` its logprob when sampled (0 elsewhere).
+    `prompt_length` counts the leading tokens that all members of a group share.
+    """
+
+    tokens: tuple[int, ...]
+    mask: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    prompt_length: int
+    text: str
+    score: Score
+    stop: StopReason
+    policy_version: int
+
+    @property
+    def written(self) -> int:
+        """Number of tokens that the agent wrote."""
+        return sum(self.mask)
+
+
+@dataclass(frozen=True)
+class Group:
+    """The attempts at one task in one round, all from the same prompt and policy."""
+
+    task: Task
+    trajectories: tuple[Trajectory, ...]
+    replayed: bool = False
+
+    @property
+    def rewards(self) -> list[float | None]:
+        return [t.score.value for t in self.trajectories]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What the simulator wrote for one request, with what it saw: everything its own update needs.
+
+    `spec` is None when the text could not be parsed; `error` then says why.
+    """
+
+    prompt: tuple[int, ...]
+    sample: Sample
+    text: str
+    family: str
+    direction: Direction
+    seed_id: str
+    spec: Mapping[str, Json] | None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Datum:
+    """One training sequence with a weight per token (the Tinker vocabulary, loss-agnostic).
+
+    All sequences have T entries; `targets` are `tokens` themselves, position t is predicted from positions < t.
+    `weights[t]` multiplies the logprob of token t (cross_entropy) or is its advantage (importance_sampling, ppo);
+    0 leaves a token out. `logprobs[t]` are the sampling logprobs, needed by the ratio losses only.
+    Data with the same `group` share their first `prompt_length` tokens, so that an engine may compute them once.
+    """
+
+    tokens: tuple[int, ...]
+    weights: tuple[float, ...]
+    prompt_length: int
+    logprobs: tuple[float, ...] = ()
+    group: int = -1
+
+
+@dataclass(frozen=True)
+class SampleRequest:
+    """A prompt to be continued `len(seeds)` times. `schema` constrains the text to a JSON schema."""
+
+    prompt: tuple[int, ...]
+    seeds: tuple[int, ...]
+    max_tokens: int
+    temperature: float = 1.0
+    schema: Json | None = None
+
+
+@dataclass(frozen=True)
+class Chat:
+    """Messages plus the tools they may use: what a template turns into a prompt."""
+
+    messages: Sequence[Message]
+    tools: Sequence[Json] = field(default=())
