@@ -44,7 +44,7 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> str:
         head_dim=16,
         max_position_embeddings=512,
         tie_word_embeddings=False,
-        initializer_range=0.08,
+        initializer_range=0.25,
         bos_token_id=None,
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,

@@ -172,19 +172,21 @@ def _schemas(value: Json, schemas: Sequence[Json], root: Schema) -> list[Schema]
 def _form(value: Json, schemas: Sequence[Json], root: Schema, fills: int = 0) -> Hashable:
     """The normal form of `value`: equal for equal values, and only for those."""
     kind = _kind(value)
-    views = _schemas(value, schemas, root) if schemas else []
+    if kind in ("string", "boolean", "null"):
+        return (kind, value)
+    if not kind:
+        return object()
+    views = _schemas(value, schemas, root)
     if kind in ("integer", "number"):
         declared = any(
             {"number", "integer"} & _strings(_types(v))
             or any(_kind(c) in ("integer", "number") for c in _constants(v) or ())
             for v in views
         )
-        return ("number" if declared else kind, value)
+        return ("any number" if declared else kind, value)
     if kind == "array":
         return (kind, *(_form(v, _item_schemas(views, i), root, fills) for i, v in enumerate(value)))
-    if kind == "object":
-        return _object_form(value, views, root, fills)
-    return (kind, value) if kind else object()
+    return _object_form(value, views, root, fills)
 
 
 def _item_schemas(views: Sequence[Schema], index: int) -> list[Json]:

@@ -63,7 +63,6 @@ MAX_ANSWER = 1_000_000
 PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))  # not the one of a virtual environment
 LAUNCH_SECONDS = 20.0
 GRACE_SECONDS = 5.0  # how much longer than its wall time a worker may take to report a killed check
-WORKER_PROGRAM = Path(__file__).with_name("_sandbox_worker.py")
 INSTALL_BUBBLEWRAP = "install bubblewrap (Debian, Ubuntu: apt install bubblewrap)"
 
 
@@ -104,7 +103,7 @@ class _Unavailable(Exception):
 
 
 class _NeedsMore(Exception):
-    """monty lacks something that the checker uses. `surely` is False where it may be the checker's own mistake."""
+    """monty cannot run the checker. `surely` is False where that may be the checker's own mistake."""
 
     def __init__(self, why: str, surely: bool, output: str) -> None:
         super().__init__(why)
@@ -135,6 +134,22 @@ def _monty() -> ModuleType:
         return importlib.import_module("pydantic_monty")
     except ImportError:
         raise MissingExtraError("pydantic-monty", "sandbox", "running Python checkers") from None
+
+
+def _monty_pool(workers: int) -> Any:
+    """A started pool. Its threads do not survive a fork of this process, after which a new pool would hang."""
+    pool = _monty().Monty(min_processes=1, max_processes=workers)
+    if _MONTY_PROCESSES - {os.getpid()}:
+        raise _NeedsMore('its threads are lost in a forked process; use the start method "spawn"', True, "")
+    _MONTY_PROCESSES.add(os.getpid())
+    try:
+        return pool.__enter__()
+    except (RuntimeError, OSError) as error:
+        raise _Unavailable(str(error)) from None
+
+
+_MONTY_PROCESSES: set[int] = set()
+_ABANDONED: list[Any] = []
 
 
 @dataclass
@@ -175,16 +190,6 @@ class _MontyBackend:
         self.pool: Any = None
         self.lock = threading.Lock()
 
-    def _started(self, monty: ModuleType) -> Any:
-        with self.lock:
-            if self.pool is None:
-                pool = monty.Monty(min_processes=1, max_processes=self.workers)
-                try:
-                    self.pool = pool.__enter__()
-                except (RuntimeError, OSError) as error:
-                    raise _Unavailable(str(error)) from None
-            return self.pool
-
     def close(self) -> None:
         with self.lock:
             if self.pool is not None:
@@ -192,15 +197,15 @@ class _MontyBackend:
             self.pool = None
 
     def forget(self) -> None:
-        """After a fork: the pool's threads are not here, so that even releasing it could hang. It is kept, unused."""
+        """After a fork: without its threads even releasing the pool could hang. It is kept, unused."""
         _ABANDONED.append(self.pool)
         self.pool = None
         self.lock = threading.Lock()
 
     def check(self, source: str, answer: Json, fresh: bool) -> Outcome:
-        """`fresh` asks for nothing here: the pool replaces a dead worker by itself."""
-        monty = _monty()
-        pool = self._started(monty)
+        monty = _monty()  # and nothing to do for `fresh`: the pool replaces a dead worker by itself
+        with self.lock:
+            pool = self.pool = self.pool or _monty_pool(self.workers)
         printed = _Printed(self.limits)
         name = "answer_"
         while name in source:  # a global of this name is what the checker may compare with
@@ -236,9 +241,6 @@ class _MontyBackend:
         raise _NeedsMore(why, isinstance(error, NotImplementedError | ImportError), printed.text)
 
 
-_ABANDONED: list[Any] = []
-
-
 def _bwrap() -> str:
     if (path := shutil.which("bwrap")) is None:
         raise InputError(f"Python checkers in CPython need bwrap, which is not on the PATH: {INSTALL_BUBBLEWRAP}")
@@ -246,7 +248,7 @@ def _bwrap() -> str:
 
 
 def _view() -> Iterator[list[str]]:
-    """The file system of a check: interpreter, standard library, shared libraries, an empty /tmp. No /proc, no /dev."""
+    """Interpreter, standard library and shared libraries. No /proc; no /dev, whose nodes root could still change."""
     system = ["/usr/lib", "/usr/lib64", "/lib", "/lib64"]
     for path in filter(os.path.exists, system):
         yield ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
@@ -268,9 +270,9 @@ def _command(bwrap: str, limits: Limits) -> list[str]:
         *(bwrap, "--unshare-user-try", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
         *("--unshare-cgroup-try", "--as-pid-1", "--cap-drop", "ALL", "--hostname", "sandbox"),
         # a fixed hash seed, so that the order of a set is no coin to flip
-        *("--clearenv", "--setenv", "PYTHONHASHSEED", "0", "--setenv", "LC_ALL", "C.UTF-8"),
+        *("--setenv", "PYTHONHASHSEED", "0", "--setenv", "LC_ALL", "C.UTF-8"),
         *(word for words in _view() for word in words),
-        *("--ro-bind", str(WORKER_PROGRAM), "/worker.py"),
+        *("--ro-bind", str(Path(__file__).with_name("_sandbox_worker.py")), "/worker.py"),
         *("--size", str(limits.file_mb * 2**20), "--tmpfs", "/tmp", "--chdir", "/tmp", "--remount-ro", "/"),
         # not -I, which would ignore the hash seed
         *(PYTHON, "-B", "-S", "-s", "-P", "/worker.py", json.dumps(options)),
@@ -343,7 +345,7 @@ class _Worker:
         self.socket.close()
         if self.process.stderr:
             self.process.stderr.close()
-        self.process.returncode = self.process.returncode or 0
+        self.process.returncode = self.process.returncode or 0  # or Popen would look after it
 
 
 def _kill_all(idle: list[_Worker]) -> None:
@@ -425,7 +427,8 @@ _LIVE: weakref.WeakSet[_MontyBackend | _BubblewrapBackend] = weakref.WeakSet()
 class Sandbox:
     """Runs checkers, at most `workers` at a time per backend. Workers start when first needed and stay warm.
 
-    May be shared by threads, forked, and pickled (the copy starts workers of its own).
+    Threads may share it; it may be forked and pickled, and the copy starts its own workers. In a process forked from one
+    that has used monty, `auto` means bubblewrap.
     """
 
     def __init__(self, limits: Limits | None = None, backend: Backend = "auto", workers: int = 2) -> None:
@@ -456,7 +459,7 @@ class Sandbox:
             if not lack.surely:
                 return _crash(str(lack), "monty", lack.output)
             remedy = INSTALL_BUBBLEWRAP if self.backend == "auto" else 'use the backend "auto"'
-            raise InputError(f"the checker needs more of Python than pydantic-monty has ({lack}): {remedy}") from None
+            raise InputError(f"pydantic-monty cannot run this checker ({lack}): {remedy}") from None
 
     async def check_async(self, source: str, answer: Json) -> Outcome:
         """`check` in a thread, for event loops."""
@@ -484,9 +487,9 @@ if hasattr(os, "register_at_fork"):  # not on every platform
 def available() -> dict[str, str]:
     """For each backend, its version or why it cannot be used: what `genenv doctor` prints. Starts each once."""
     try:
-        with _monty().Monty(max_processes=1):
-            monty = f"pydantic-monty {version('pydantic-monty')}"
-    except (MissingExtraError, RuntimeError, OSError) as error:
+        _monty_pool(1).__exit__(None, None, None)
+        monty = f"pydantic-monty {version('pydantic-monty')}"
+    except (MissingExtraError, _NeedsMore, _Unavailable) as error:
         monty = f"unusable: {error}"
     try:
         bwrap = _bwrap()

@@ -159,7 +159,7 @@ def test_calls_survive_writing_and_reading(calls: list[Call], prose: str) -> Non
     assert match_calls(calls, again, {}) == ""
 
 
-@examples(2000)
+@examples(1500)
 @given(ANY_TEXT)
 def test_no_text_makes_a_reader_raise(text: str) -> None:
     for written in (
@@ -180,7 +180,7 @@ def _no_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-@examples(1500)
+@examples(1200)
 @given(ANY_TEXT, VALUES, st.integers(0, 60), st.text('"{}[],:0123456789.eE-+\\unatrfls', max_size=2))
 def test_only_strict_json_is_accepted(text: str, value: Any, cut: int, put: str) -> None:
     valid = json.dumps({"a": value})
@@ -213,7 +213,7 @@ def test_a_box_ends_where_its_braces_balance(before: str, inside: str, after: st
 # -- structured values ---------------------------------------------------------------------------------------------
 
 
-@examples(2000)
+@examples(1500)
 @given(SMALL, SMALL, SMALL, SCHEMAS)
 def test_equality_is_an_equivalence_under_any_schema(a: Any, b: Any, c: Any, schema: Mapping[str, Any]) -> None:
     assert equal_values(a, a, schema)
@@ -306,7 +306,7 @@ NO_FINITE_NUMBER = re.compile(r"[\W_]*([+-]?nan|[0-9.,/]*(e[+-]?[0-9]{3,})?)[\W_
 WHOLE = st.one_of(st.integers(0, 20), st.integers(0, 10**7), st.integers(0, 10**40))
 
 
-@examples(2000)
+@examples(1500)
 @given(WHOLE, st.text("0123456789", max_size=6), st.sampled_from(["", "-", "+"]), st.integers(-40, 40), WHOLE)
 def test_numbers_have_their_exact_value(whole: int, decimals: str, sign: str, exponent: int, other: int) -> None:
     plain = f"{sign}{whole}.{decimals}" if decimals else f"{sign}{whole}"
@@ -340,7 +340,7 @@ def test_what_is_not_written_like_a_number_is_none(text: str) -> None:
     assert len(groups) == 1 or (len(groups[0]) in (1, 2, 3) and all(len(g.split("e")[0]) == 3 for g in groups[1:]))
 
 
-@examples(1000)
+@examples(800)
 @given(ANY_TEXT, ANY_TEXT)
 def test_short_answers_are_compared_without_raising(a: str, b: str) -> None:
     assert exact_match(a, b) == exact_match(b, a)
