@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import closing
 from pathlib import Path
 from statistics import fmean
@@ -16,8 +17,8 @@ from genenv.engines.base import AdamParams, Loss
 from genenv.engines.local import LocalEngine
 from genenv.rollouts import PlayConfig, play
 from genenv.store import Store
-from genenv.types import Group, Message, Score, Task
-from genenv.updates import grpo_data, with_kl
+from genenv.types import Datum, Group, Message, Score, Task
+from genenv.updates import grpo_data, normalized, with_kl
 
 
 def local(model: str, seed: int) -> LocalEngine:
@@ -87,9 +88,24 @@ def planted(**curriculum: object) -> Config:
     )
 
 
+def warmed_up(engine: LocalEngine, seed: int) -> LocalEngine:
+    """A simulator that writes valid specifications with even levels: what a base model brings along."""
+    policy, domain = engine.policy("simulator"), Levels()
+    for step in range(40):
+        data = []
+        for example in domain.seeds(16, 1000 * seed + step):
+            prompt = engine.chat.encode(domain.simulator_chat(example, None, "similar", 0)[0])
+            text = json.dumps(example.spec, separators=(",", ":"))
+            own = (*engine.chat.encode_text(text), engine.chat.eos)
+            data.append(Datum(prompt + own, (0.0,) * len(prompt) + (1.0,) * len(own), len(prompt)))
+        policy.forward_backward(normalized(data), Loss("cross_entropy"))
+        policy.optim_step(AdamParams(lr=0.02))
+    return engine
+
+
 def levels_by_round(model: str, folder: Path, config: Config, skill: float, gain: float, seed: int) -> list[float]:
     """Mean level that the simulator wrote, per round."""
-    engine = HalfScripted(local(model, seed), skill, gain)
+    engine = HalfScripted(warmed_up(local(model, seed), seed), skill, gain)
     with closing(Store.create(folder / f"run{seed}", config.model_copy(update={"seed": seed}))) as store:
         game = CoEvolution(store.config, engine, Levels(), Levels().seeds(8, 0), store, lambda stage, figures: None)
         game.run()

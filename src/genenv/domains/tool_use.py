@@ -215,8 +215,12 @@ class ToolUse:
             )
             if (error := next(iter(validator.iter_errors(call.arguments)), None)) is not None:
                 raise SpecError("schema", f"{call.name}: {error.message[:120]}")
-            if call in calls[:i]:
+            if any(self._same([call], [other]) for other in calls[:i]):
                 raise SpecError("schema", f"{call.name} is called twice with the same arguments")
+
+    def _same(self, target: Sequence[Call], answer: Sequence[Call]) -> bool:
+        schemas = {c.name: self.catalogue[c.name].parameters for c in target}
+        return not match_calls(target, answer, schemas)
 
     def _check_grounding(self, calls: Sequence[Call], request: str, written: bool) -> None:
         text = _fold(request)
@@ -238,7 +242,7 @@ class ToolUse:
         return [format_tool_calls(_target(task))]
 
     def perturbed(self, task: Task) -> Sequence[Sequence[str]]:
-        """One call dropped, one doubled; of the last call an argument dropped, one changed, another function."""
+        """One call dropped, one doubled, one renamed; in the last call an argument dropped, and one changed."""
         calls = _target(task)
         rng = random.Random(task.id)
         *rest, last = calls
@@ -246,11 +250,12 @@ class ToolUse:
         if last.arguments:
             name = rng.choice(sorted(last.arguments))
             schema = self.catalogue[last.name].properties[name]
-            others = (random_value(schema, rng) for _ in range(20))
-            other = next((v for v in others if v != last.arguments[name]), None)
+            values = [*(random_value(schema, rng) for _ in range(20)), None]
+            changed = (Call(last.name, {**last.arguments, name: v}) for v in values)
             damaged.append([*rest, Call(last.name, {k: v for k, v in last.arguments.items() if k != name})])
-            damaged.append([*rest, Call(last.name, {**last.arguments, name: other})])
-        return [[format_tool_calls(d)] for d in damaged]
+            damaged.append([*rest, next(c for c in changed if not self._same([last], [c]))])
+        # leaving out an argument that equals its default is no damage
+        return [[format_tool_calls(d)] for d in damaged if not self._same(calls, d)]
 
     def episode(self, task: Task) -> ToolEpisode:
         return ToolEpisode(task)

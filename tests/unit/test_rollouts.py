@@ -1,0 +1,98 @@
+"""Transcripts, token by token: literal tokens, masks and logprobs for one and for two turns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from genenv.domains.base import Step
+from genenv.engines.scripted import ScriptedEngine
+from genenv.rollouts import PlayConfig, play
+from genenv.types import Message, Score, Task
+
+TASK = Task("x", (Message("user", "hi"),), (), None, {})
+EOS = 256
+
+
+class Game:
+    """Ends with 1.0 at `stop`, answers `go on` to everything else, fails at `crash`."""
+
+    name = "game"
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def episode(self, task: Task) -> Game:
+        return self
+
+    def step(self, text: str) -> Step:
+        if text == "crash":
+            raise RuntimeError("lost")
+        if text == "stop":
+            return Step(score=Score(1.0, "right"))
+        return Step((Message("tool", "ok"),))
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+def run(script: Sequence[str], group_size: int = 1, max_turns: int = 4, max_tokens: int = 16) -> tuple:
+    """Play a fixed script; the turn is told by how often the prompt shows the tool's answer."""
+    engine = ScriptedEngine(agent=lambda prompt, seed: script[prompt.count("tool: ok")], simulator=lambda p, s: "")
+    game = Game()
+    config = PlayConfig(group_size, max_tokens, max_turns)
+    return play(engine.policy("agent"), engine.chat, game, [TASK], config, seed=1)[0], game
+
+
+def codes(text: str) -> tuple[int, ...]:
+    return tuple(text.encode())
+
+
+def test_one_turn() -> None:
+    (trajectory,), game = run(["stop"])
+    prompt = codes("user: hi\nassistant: ")
+    assert trajectory.tokens == (*prompt, *codes("stop"), EOS)
+    assert trajectory.mask == (0,) * len(prompt) + (1, 1, 1, 1, 1)
+    assert trajectory.prompt_length == len(prompt)
+    assert trajectory.score == Score(1.0, "right")
+    assert trajectory.stop == "stop"
+    assert trajectory.written == 5
+    assert game.closed == 1
+
+
+def test_two_turns_are_appended_as_they_were_sampled() -> None:
+    (trajectory,), _ = run(["look", "stop"])
+    prompt = codes("user: hi\nassistant: ")
+    between = codes("\ntool: ok\nassistant: ")
+    assert trajectory.tokens == (*prompt, *codes("look"), EOS, *between, *codes("stop"), EOS)
+    assert trajectory.mask == (0,) * len(prompt) + (1,) * 5 + (0,) * len(between) + (1,) * 5
+    assert trajectory.text == "look\nok\nstop"
+
+
+def test_members_of_a_group_start_from_the_same_tokens() -> None:
+    trajectories, game = run(["stop"], group_size=3)
+    assert len({t.tokens[: t.prompt_length] for t in trajectories}) == 1
+    assert game.closed == 3
+
+
+@pytest.mark.parametrize(
+    ("script", "options", "value", "reason", "stop"),
+    [
+        (["look"] * 3, {"max_turns": 2}, 0.0, "out of turns", "turn_limit"),
+        (["look"], {"max_tokens": 2}, 0.0, "cut off by the token limit", "length"),
+        (["crash"], {}, None, "environment error: RuntimeError: lost", "environment_error"),
+    ],
+)
+def test_every_ending_has_a_reason(script: list, options: dict, value: float, reason: str, stop: str) -> None:
+    (trajectory,), game = run(script, **options)
+    assert trajectory.score == Score(value, reason)
+    assert trajectory.stop == stop
+    assert game.closed == 1
+
+
+def test_an_answer_cut_off_at_the_limit_is_still_judged() -> None:
+    """The environment may end the episode on what was written; the cut stays visible."""
+    (trajectory,), _ = run(["stop it"], max_tokens=4)
+    assert trajectory.score.value == 1.0
+    assert trajectory.stop == "length"
