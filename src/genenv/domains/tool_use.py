@@ -189,7 +189,7 @@ class ToolUse:
         self._check_calls(calls, parsed.distractors)
         if parsed.request is None and self.request == "written":
             raise SpecError("schema", "request: the simulator must word it")
-        request = parsed.request or render_request(calls, self.catalogue)
+        request = render_request(calls, self.catalogue) if parsed.request is None else parsed.request
         self._check_grounding(calls, request, written=parsed.request is not None)
         names = list(dict.fromkeys([c.name for c in calls] + parsed.distractors))
         # shown in an order that gives nothing away, and the same for the same task

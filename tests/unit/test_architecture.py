@@ -1,0 +1,52 @@
+"""Imports point one way: types <- stages <- coevolve <- session <- cli; engines know no stage."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import genenv
+
+ROOT = Path(genenv.__file__).parent
+BELOW = {"types", "errors"}
+ALLOWED = {
+    "types": set(),
+    "errors": set(),
+    "chat": BELOW,
+    "parsing": BELOW,
+    "matching": BELOW | {"parsing"},
+    "rewards": BELOW,
+    "updates": BELOW,
+    "config": BELOW,
+    "pools": BELOW | {"rewards"},
+    "engines.base": BELOW | {"chat"},
+    "engines.local": BELOW | {"chat", "engines.base", "engines._decode", "engines._packing"},
+    "engines._decode": BELOW,
+    "engines._packing": BELOW,
+    "engines.scripted": BELOW | {"chat", "engines.base"},
+    "domains.base": BELOW,
+    "rollouts": BELOW | {"chat", "domains.base", "engines.base"},
+    "gate": BELOW | {"domains.base", "rewards"},
+    "store": BELOW | {"config"},
+}
+
+
+def imported(module: str) -> set[str]:
+    tree = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text("utf-8"))
+    names = [n.module or "" for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    return {n.removeprefix("genenv.") for n in names if n.startswith("genenv.")}
+
+
+@pytest.mark.parametrize("module", ALLOWED)
+def test_imports_point_one_way(module: str) -> None:
+    assert imported(module) <= ALLOWED[module]
+
+
+def test_only_the_command_line_imports_the_command_line() -> None:
+    upper = {"cli", "session", "coevolve"}
+    for path in ROOT.rglob("*.py"):
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        if name not in upper | {"report", "_figures", "__main__"}:
+            assert not imported(name) & upper, name
