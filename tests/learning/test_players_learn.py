@@ -13,6 +13,7 @@ import torch
 from planted import HalfScripted, Levels
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from genenv import coevolve
 from genenv.chat import ChatFormat
 from genenv.coevolve import CoEvolution
 from genenv.config import Config, build_config
@@ -22,7 +23,7 @@ from genenv.engines.local import LocalEngine
 from genenv.rollouts import PlayConfig, play
 from genenv.store import Store
 from genenv.types import Group, Message, Score, Task
-from genenv.updates import grpo_data, with_kl
+from genenv.updates import grpo_data, rwr_weights, with_kl
 
 
 def local(model: str, seed: int) -> LocalEngine:
@@ -137,3 +138,38 @@ def course(model: str, folder: Path, config: Config, skill: float, gain: float, 
         ]
         metrics = store.metrics()
         return Course(levels, [m["success"] for m in metrics], [m["simulator_reward"] for m in metrics])
+
+
+def late(values: list[float]) -> float:
+    return fmean(values[-10:])
+
+
+@pytest.mark.parametrize("gain", [0.0, 0.05], ids=["constant agent", "learning agent"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_rwr_moves_difficulty_towards_alpha(planted_model: str, tmp_path: Path, gain: float, seed: int) -> None:
+    """Against the same run with a simulator that is never updated."""
+    trained = course(planted_model, tmp_path / "trained", planted({}), 1.5, gain, seed)
+    frozen = course(planted_model, tmp_path / "frozen", planted({"train": False}), 1.5, gain, seed)
+    assert trained.level[0] == frozen.level[0]
+    assert trained.success[0] < 0.3
+    assert late(trained.reward) > late(frozen.reward) + 0.05
+    assert abs(late(trained.success) - 0.5) < abs(late(frozen.success) - 0.5)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_papers_regression_prefers_tasks_near_alpha(
+    planted_model: str, tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """lambda = 1, beta = 2, KL anchor, no seeds: the mean reward ends above that of the same regression on -R_env.
+
+    The batch filter is opened, since a batch far from alpha does not update at all.
+    """
+    config = planted({"anchor": 0.0, "replay": 1.0, "kl": 0.03, "weight_temperature": 1.0}, beta=2.0, k_min=0.5,
+                     mixed_only=False)  # fmt: skip
+    right = course(planted_model, tmp_path / "right", config, 2.5, 0.0, seed)
+    monkeypatch.setattr(
+        coevolve, "rwr_weights", lambda rewards, temperature: rwr_weights([-r for r in rewards], temperature)
+    )
+    wrong = course(planted_model, tmp_path / "wrong", config, 2.5, 0.0, seed)
+    assert late(right.reward) > late(wrong.reward) + 0.02
+    assert late(right.success) > late(wrong.success)
