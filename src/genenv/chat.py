@@ -53,13 +53,19 @@ class ChatFormat:
         if tokenizer.eos_token_id is None:
             raise InputError(f"{name} has no end-of-sequence token: expected eos_token in its tokenizer")
         self.tokenizer = tokenizer
-        self.eos = int(tokenizer.eos_token_id)
         user = Message("user", "x")
         self._system = self._counts([Message("system", _MARK), user]) == 1
         self._tools = self._counts([user], [_PROBE_TOOL]) >= 1
         self._tool_role = self._counts([user, Message("assistant", "y"), Message("tool", _MARK)]) == 1
         if self._counts([Message("user", _MARK)]) != 1:
             raise InputError(f"{name}: its chat template loses the user's text")
+        self.eos = self._end_of_turn(int(tokenizer.eos_token_id))
+
+    def _end_of_turn(self, declared: int) -> int:
+        """The token that the template ends an assistant's turn with; the declared one is not always it."""
+        known = list(self.encode_text(self._apply([Message("user", "x"), Message("assistant", _MARK)]).rpartition(_MARK)[2]))
+        special = str(self.tokenizer.decode(known[:1], skip_special_tokens=True)) == ""
+        return known[0] if known and special else declared
 
     def _counts(self, messages: Sequence[Message], tools: Sequence[Json] = ()) -> int:
         """How often the marker survives rendering; -1 if the template refuses."""

@@ -77,6 +77,7 @@ class Display:
             TextColumn("left"),
             TimeRemainingColumn(elapsed_when_finished=False),
             console=errors,
+            disable=not errors.is_terminal,
         )
         self._task = self._bar.add_task("rounds", total=rounds, completed=done, figures="")
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
-from genenv.config import Config
+from genenv.config import WARMUP_BATCH, Config
 from genenv.domains.base import Domain
 from genenv.engines.base import PLAYERS, AdamParams, Engine, Loss
 from genenv.errors import StaleSampleError
@@ -30,7 +30,7 @@ from genenv.rollouts import PlayConfig, play
 from genenv.seeds import by_family
 from genenv.simulator import plan, write
 from genenv.store import CandidateRecord, Store
-from genenv.types import Datum, Group, Json, Seed, derive_seed
+from genenv.types import Chat, Datum, Group, Json, Seed, derive_seed
 from genenv.updates import grpo_data, has_signal, normalized, rwr_data, rwr_weights, with_kl
 
 Progress = Callable[[str, Mapping[str, Json]], None]
@@ -75,11 +75,36 @@ class CoEvolution:
 
     def run(self, resume: bool = False, warn: Callable[[str], None] = lambda message: None) -> None:
         """Play all rounds that are not in the store yet."""
-        start = self._load(warn) if resume else 0
-        if start == 0:
+        start = self._load(warn) if resume else None
+        if start is None:
+            self.warm_up()
             self._evaluate(0)
-        for number in range(start + 1, self.config.rounds + 1):
+            self.store.save_checkpoint(0, self._save)
+        for number in range((start or 0) + 1, self.config.rounds + 1):
             self.play_round(number)
+
+    def warm_up(self) -> None:
+        """Supervised steps on the seeds, for base models that do not know the formats yet."""
+        this = Round(0)
+        agent, simulator = self.config.agent, self.config.simulator
+        known = sorted((s for family in self.seeds.values() for s in family), key=lambda s: s.id)
+        for step in range(agent.warmup):
+            chosen = random.Random(self._key(this, "warmup", step)).sample(known, min(WARMUP_BATCH, len(known)))
+            self.agent.forward_backward(normalized([self._solved(s) for s in chosen]), Loss("cross_entropy"))
+            self.agent.optim_step(AdamParams(agent.warmup_lr))
+            self.progress("warm_up", {"step": step + 1})
+        for step in range(simulator.warmup):
+            data = normalized(self._anchor(this, WARMUP_BATCH, step))
+            self.simulator.forward_backward(data, Loss("cross_entropy"))
+            self.simulator.optim_step(AdamParams(simulator.warmup_lr))
+            self.progress("warm_up", {"step": agent.warmup + step + 1})
+
+    def _solved(self, seed: Seed) -> Datum:
+        """The first turn of a seed's reference solution, as the agent would have to write it."""
+        task = self.domain.build(seed.spec)
+        prompt = self.engine.chat.encode(Chat(task.messages, task.tools))
+        own = (*self.engine.chat.encode_text(self.domain.reference(task)[0]), self.engine.chat.eos)
+        return Datum(prompt + own, (0.0,) * len(prompt) + (1.0,) * len(own), len(prompt))
 
     def play_round(self, number: int) -> None:
         """One round, committed and checkpointed."""
@@ -248,16 +273,16 @@ class CoEvolution:
             "simulator_version": self.simulator.version,
         }
 
-    def _anchor(self, this: Round, count: int) -> list[Datum]:
+    def _anchor(self, this: Round, count: int, step: int = 0) -> list[Datum]:
         """Seeds as the simulator would have to write them: what keeps imitation of oneself from drifting."""
         data = []
-        rng = random.Random(self._key(this, "anchor"))
+        rng = random.Random(self._key(this, "anchor", step))
         families = sorted(self.seeds)
         for i in range(count):
             family = families[i % len(families)]
             example, target = rng.choice(self.seeds[family]), rng.choice(self.seeds[family])
             way, success = self.domain.direction(example, target), self.pools.success(family)
-            chat, _ = self.domain.simulator_chat(example, success, way, self._key(this, "anchor", i), target)
+            chat, _ = self.domain.simulator_chat(example, success, way, self._key(this, "anchor", step, i), target)
             tokens = self.engine.chat.encode(chat)
             text = json.dumps(target.spec, separators=(",", ":"), ensure_ascii=False)
             own = (*self.engine.chat.encode_text(text), self.engine.chat.eos)
@@ -309,17 +334,19 @@ class CoEvolution:
             self.engine.policy(player).save_state(folder / player)
         (folder / "pools.json").write_text(json.dumps(self.pools.state()), "utf-8")
 
-    def _load(self, warn: Callable[[str], None]) -> int:
-        """Restore the newest complete checkpoint; returns its round, 0 if there is none."""
+    def _load(self, warn: Callable[[str], None]) -> int | None:
+        """Restore the newest complete checkpoint; returns its round, None if there is none."""
         found = self.store.latest_checkpoint(warn)
-        number, folder = found if found else (0, None)
-        self.store.rewind(number if folder else -1)
-        if folder is not None:
-            for player in PLAYERS:
-                self.engine.policy(player).load_state(folder / player)
-            self.pools = Pools.from_state(json.loads((folder / "pools.json").read_text("utf-8")))
-            for task in self.store.admitted():
-                self.gate.add(task)
+        if found is None:
+            self.store.rewind(-1)
+            return None
+        number, folder = found
+        self.store.rewind(number)
+        for player in PLAYERS:
+            self.engine.policy(player).load_state(folder / player)
+        self.pools = Pools.from_state(json.loads((folder / "pools.json").read_text("utf-8")))
+        for task in self.store.admitted():
+            self.gate.add(task)
         return number
 
 

@@ -40,6 +40,8 @@ class DomainConfig(Section):
     name: Literal["tool_use"] = "tool_use"
     catalogue: Path | None = Field(None, description="JSONL of functions; none: the built-in catalogue")
     request: Literal["rendered", "written"] = "rendered"
+    max_calls: int = Field(4, ge=1, le=4, description="tool_use: calls per task")
+    shots: int = Field(0, ge=0, le=8, description="tool_use: solved examples before each request")
     seeds: Path | None = Field(None, description="JSONL of seed specifications; none: made from the catalogue")
     seed_count: int = Field(200, ge=1, description="number of seeds made when no file is given")
 
@@ -70,6 +72,8 @@ class SimulatorConfig(Section):
     kl: float = Field(0.01, ge=0, description="KL anchor to the base model")
     anchor: float = Field(1.0, ge=0, description="seed specifications per admitted task in the same step")
     replay: float = Field(0.5, ge=0, description="tasks from D_env per admitted task in the same step")
+    warmup: int = Field(0, ge=0, description="supervised steps on the seeds' specifications before round 1")
+    warmup_lr: float = Field(5e-4, gt=0)
     max_tokens: int = Field(256, ge=8)
     temperature: float = Field(1.0, gt=0)
 
@@ -84,6 +88,8 @@ class AgentConfig(Section):
     clip: float = Field(0.2, gt=0)
     kl: float = Field(0.001, ge=0)
     normalize: bool = Field(True, description="divide advantages by the group's standard deviation")
+    warmup: int = Field(0, ge=0, description="supervised steps on the seeds' reference solutions before round 1")
+    warmup_lr: float = Field(5e-4, gt=0)
     steps: int = Field(2, ge=1, description="optimizer steps a round, each on a share of the groups")
     replay: float = Field(0.25, ge=0, description="tasks from D_train per fresh task")
     max_tokens: int = Field(160, ge=1, description="tokens per turn")
@@ -97,6 +103,10 @@ class EvalConfig(Section):
     rollouts: int = Field(4, ge=1)
     temperature: float = Field(1.0, ge=0)
     every: int = Field(10, ge=1, description="rounds between evaluations; the first and last round always have one")
+
+
+WARMUP_BATCH = 8
+"""Seeds in one supervised step."""
 
 
 class LogConfig(Section):

@@ -16,7 +16,7 @@ from genenv.types import Seed, derive_seed
 
 
 def make_domain(config: DomainConfig) -> Domain:
-    return ToolUse(config.catalogue, config.request)
+    return ToolUse(config.catalogue, config.request, config.max_calls, config.shots)
 
 
 def make_seeds(config: DomainConfig, domain: Domain) -> list[Seed]:

@@ -45,7 +45,7 @@ def test_a_good_task_is_admitted_once() -> None:
         spec(title=7),
         spec(title="Echoes", volume=200),  # above the maximum
         spec(title="Echoes", loud=True),
-        spec(distractors=("play_song",), title="Echoes"),
+        spec(distractors=("no_such_function",), title="Echoes"),
         spec("get_sun_times", city="Oslo", date="2026-02-30"),  # no such day
         {"calls": [{"name": "play_song", "arguments": {"title": "Echoes"}}] * 2, "distractors": []},
         {"calls": [{"name": "play_song", "arguments": {"title": "E"}}] * 5, "distractors": []},

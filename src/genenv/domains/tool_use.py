@@ -68,17 +68,32 @@ class ToolSpec(BaseModel):
 
 
 class ToolUse:
-    """The domain. `catalogue` is a JSONL file of functions (None: the built-in ones)."""
+    """The domain. `catalogue` is a JSONL file of functions (None: the built-in ones).
+
+    `shots` solved one-call examples precede each request, for models that do not know the format.
+    """
 
     name = "tool_use"
 
     def __init__(
-        self, catalogue: Path | Catalogue | None = None, request: Literal["rendered", "written"] = "rendered"
+        self,
+        catalogue: Path | Catalogue | None = None,
+        request: Literal["rendered", "written"] = "rendered",
+        max_calls: int = MAX_CALLS,
+        shots: int = 0,
     ) -> None:
         self.catalogue = catalogue if isinstance(catalogue, Mapping) else load_catalogue(catalogue)
         self.request = request
-        self.families = tuple(f"{n}-call" for n in range(1, MAX_CALLS + 1))
+        self.families = tuple(f"{n}-call" for n in range(1, max_calls + 1))
         self._train = [f for f in self.catalogue.values() if f.split == "train"]
+        self._shots = tuple(self._solved_examples(shots))
+
+    def _solved_examples(self, count: int) -> Iterator[Message]:
+        rng = random.Random(0)
+        for function in rng.sample(self._train, min(count, len(self._train))):
+            call = random_call(function, rng)
+            yield Message("user", render_request([call], self.catalogue))
+            yield Message("assistant", format_tool_calls([call]))
 
     # -- seeds and evaluation ----------------------------------------------------------------------------------
 
@@ -110,12 +125,12 @@ class ToolUse:
     def _stream(self, functions: Sequence[Function], seed: int, origin: Origin) -> Iterator[Task]:
         rng = random.Random(seed)
         while True:
-            for calls in range(1, MAX_CALLS + 1):
+            for calls in range(1, len(self.families) + 1):
                 while True:
                     try:
                         task = self._build(self.random_spec(calls, functions, rng), origin)
                     except SpecError:
-                        continue  # two equal calls by chance
+                        continue  # two equal calls by chance, or a value without words
                     break
                 yield task
 
@@ -169,7 +184,7 @@ class ToolUse:
 
         names: Json = {"enum": [f.name for f in functions]}
         properties: dict[str, Json] = {
-            "calls": _array({"anyOf": [call(f) for f in functions]}, 1, MAX_CALLS),
+            "calls": _array({"anyOf": [call(f) for f in functions]}, 1, len(self.families)),
             "distractors": _array(names, 0, MAX_DISTRACTORS),
         }
         if self.request == "written":
@@ -186,6 +201,8 @@ class ToolUse:
             first = error.errors()[0]
             raise SpecError("schema", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
         calls = [Call(c.name, c.arguments) for c in parsed.calls]
+        if len(calls) > len(self.families):
+            raise SpecError("schema", f"{len(calls)} calls, at most {len(self.families)} are asked for")
         self._check_calls(calls, parsed.distractors)
         if parsed.request is None and self.request == "written":
             raise SpecError("schema", "request: the simulator must word it")
@@ -196,7 +213,7 @@ class ToolUse:
         random.Random(request).shuffle(names)
         return Task(
             family=f"{len(calls)}-call",
-            messages=(Message("system", AGENT_INSTRUCTIONS), Message("user", request)),
+            messages=(Message("system", AGENT_INSTRUCTIONS), *self._shots, Message("user", request)),
             tools=tuple(self.catalogue[n].tool for n in names),
             target=[c.as_json() for c in calls],
             spec=dict(spec),
@@ -207,8 +224,6 @@ class ToolUse:
         for name in [*(c.name for c in calls), *distractors]:
             if name not in self.catalogue:
                 raise SpecError("schema", f"unknown function {name!r}")
-        if overlap := {c.name for c in calls} & set(distractors):
-            raise SpecError("schema", f"{min(overlap)} is both called and a distractor")
         for i, call in enumerate(calls):
             validator = jsonschema.Draft202012Validator(
                 dict(self.catalogue[call.name].parameters), format_checker=jsonschema.FormatChecker()
