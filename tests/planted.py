@@ -25,7 +25,9 @@ class Levels:
 
     def seeds(self, count: int, seed: int) -> list[Seed]:
         rng = random.Random(seed)
-        return [Seed("level", {"level": rng.choice(LEVELS), "serial": f"{rng.randrange(10**6):06d}"}) for _ in range(count)]
+        return [
+            Seed("level", {"level": rng.choice(LEVELS), "serial": f"{rng.randrange(10**6):06d}"}) for _ in range(count)
+        ]
 
     def heldout(self, count: int, seed: int) -> list[Task]:
         return [self.build(s.spec) for s in self.seeds(count, seed + 1)]

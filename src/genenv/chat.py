@@ -63,7 +63,9 @@ class ChatFormat:
 
     def _end_of_turn(self, declared: int) -> int:
         """The token that the template ends an assistant's turn with; the declared one is not always it."""
-        known = list(self.encode_text(self._apply([Message("user", "x"), Message("assistant", _MARK)]).rpartition(_MARK)[2]))
+        known = list(
+            self.encode_text(self._apply([Message("user", "x"), Message("assistant", _MARK)]).rpartition(_MARK)[2])
+        )
         special = str(self.tokenizer.decode(known[:1], skip_special_tokens=True)) == ""
         return known[0] if known and special else declared
 

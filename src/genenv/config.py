@@ -110,6 +110,8 @@ WARMUP_BATCH = 8
 
 
 class LogConfig(Section):
+    """Copies of the metrics to other tools."""
+
     tensorboard: bool = False
     wandb: str | None = Field(None, description="project name")
 

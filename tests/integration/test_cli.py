@@ -60,10 +60,21 @@ def test_train_report_tasks_eval_on_one_run(scripted: None, config_file: Path, t
     assert (run / "report.html").stat().st_size > 1000
 
     figures = json.loads(call("report", run, "--json").stdout)
-    for key in (
-        "rounds success_by_round admitted_share_by_round rejected_by_reason useful_group_share_by_round "
-        "in_band_from_round heldout_start heldout_end agent_rollouts agent_tokens simulator_tokens seconds peak_memory_mb"
-    ).split():
+    for key in [
+        "rounds",
+        "success_by_round",
+        "admitted_share_by_round",
+        "rejected_by_reason",
+        "useful_group_share_by_round",
+        "in_band_from_round",
+        "heldout_start",
+        "heldout_end",
+        "agent_rollouts",
+        "agent_tokens",
+        "simulator_tokens",
+        "seconds",
+        "peak_memory_mb",
+    ]:
         assert key in figures
     assert len(figures["success_by_round"]) == 3
 
@@ -133,7 +144,12 @@ def test_score_counts_every_task(tmp_path: Path) -> None:
     )
     result = call("score", tasks, outputs)
     rows = [x.split("\t") for x in result.stdout.splitlines()]
-    assert [(r[0], r[1]) for r in rows] == [("Echoes", "1"), ("Wildfire", "0"), ("Paper Moon", "0"), ("Night Train", "0")]
+    assert [(r[0], r[1]) for r in rows] == [
+        ("Echoes", "1"),
+        ("Wildfire", "0"),
+        ("Paper Moon", "0"),
+        ("Night Train", "0"),
+    ]
     assert rows[1][3] == "wrong arguments for play_song"
     assert rows[2][3].startswith("malformed")
     assert rows[3][3] == "missing output"

@@ -197,7 +197,9 @@ def test_a_round_without_admitted_tasks_is_recorded(tmp_path: Path) -> None:
     with closing(Store.create(tmp_path / "run", config().model_copy(update={"rounds": 2}))) as store:
         engine = ScriptedEngine(agent, lambda prompt, seed: "nothing")
         CoEvolution(store.config, engine, Levels(), Levels().seeds(20, 0), store, lambda s, f: None).run()
-        assert [(m["admitted"], m["success"], m["rejected"]) for m in store.metrics()] == [(0, None, {"unparsable": 10})] * 2
+        assert [(m["admitted"], m["success"], m["rejected"]) for m in store.metrics()] == [
+            (0, None, {"unparsable": 10})
+        ] * 2
         assert engine.policy("agent").version == engine.policy("simulator").version == 0
 
 

@@ -41,7 +41,9 @@ def test_tools_survive_a_template_that_ignores_them(template: str) -> None:
 def test_a_tool_result_becomes_a_user_turn_where_the_template_knows_no_tool_role() -> None:
     text = chat_format(DROPS).render(Chat((USER, Message("assistant", "a"), Message("tool", "12:00"))))
     assert "<s>user\n<tool_response>\n12:00\n</tool_response><e>" in text
-    assert "<s>tool\n12:00<e>" in chat_format(PLAIN).render(Chat((USER, Message("assistant", "a"), Message("tool", "12:00"))))
+    assert "<s>tool\n12:00<e>" in chat_format(PLAIN).render(
+        Chat((USER, Message("assistant", "a"), Message("tool", "12:00")))
+    )
 
 
 def test_a_model_without_a_template_is_refused() -> None:

@@ -39,9 +39,7 @@ def plain_logprobs(engine: LocalEngine, tokens: tuple[int, ...]) -> torch.Tensor
 def group_of_three() -> list[Datum]:
     prompt = (7, 8, 9, 10, 11)
     members = [(20, 21, 22), (30, 31, 32, 33, 34), (40,)]
-    return [
-        Datum(prompt + m, (0.0,) * 5 + (0.5,) * len(m), 5, (0.0,) * 5 + (-1.0,) * len(m), group=0) for m in members
-    ]
+    return [Datum(prompt + m, (0.0,) * 5 + (0.5,) * len(m), 5, (0.0,) * 5 + (-1.0,) * len(m), group=0) for m in members]
 
 
 def test_logprobs_of_a_packed_group_equal_separate_sequences(engine: LocalEngine) -> None:
@@ -153,7 +151,9 @@ def test_adapters_are_separate_and_the_base_stays(engine: LocalEngine) -> None:
     assert engine.policy("agent").logprobs(data) != before
 
 
-def test_state_survives_a_round_trip_including_the_optimizer(engine: LocalEngine, random_model: str, tmp_path: Path) -> None:
+def test_state_survives_a_round_trip_including_the_optimizer(
+    engine: LocalEngine, random_model: str, tmp_path: Path
+) -> None:
     train_a_little(engine)
     engine.policy("agent").save_state(tmp_path)
     other = LocalEngine(random_model, rank=4, lora_alpha=8, seed=99, dtype="float32", threads=1)

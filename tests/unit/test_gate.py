@@ -171,4 +171,3 @@ def test_every_seed_and_heldout_task_is_proven() -> None:
     assert set(reasons) <= {"admitted", "duplicate"}
     assert reasons["admitted"] > 190
     assert all(gate.judge(t).reason in ("admitted", "duplicate") for t in domain.heldout(100, 5))
-
