@@ -105,7 +105,7 @@ class EvalConfig(Section):
     every: int = Field(10, ge=1, description="rounds between evaluations; the first and last round always have one")
 
 
-WARMUP_BATCH = 8
+WARMUP_BATCH = 4
 """Seeds in one supervised step."""
 
 

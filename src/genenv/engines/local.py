@@ -181,7 +181,7 @@ class LocalPolicy:
                 logprob_N = engine.token_logprobs(batch)
                 terms_N, ratio_N = loss_terms(loss.name, logprob_N, batch.logprob_N, batch.weight_N, loss.clip)
                 value = terms_N.sum()
-                value.backward()  # type: ignore[no-untyped-call]
+                value.backward()
                 total += value.item()
                 tokens += len(ratio_N)
                 ratio += ratio_N.detach().sum().item()
