@@ -9,6 +9,7 @@ import platform
 from pathlib import Path
 
 from genenv.config import Config
+from genenv.engines.base import CACHE_FACTOR
 from genenv.models import resolve
 from genenv.types import Json
 
@@ -52,7 +53,7 @@ def memory_estimate(model: dict[str, Json], config: Config, dtype_bytes: int) ->
     return {
         "weights": parameters_of(model) * dtype_bytes / mib,
         "adapters": 2 * layers * per_layer * 4 * 4 / mib,
-        "sampling": 4 * engine.token_budget * cache / mib,
+        "sampling": CACHE_FACTOR * engine.token_budget * cache / mib,
         "training": engine.token_budget * activations / mib + 3 * 128,
     }
 

@@ -21,6 +21,8 @@ from genenv.types import Datum, Sample, SampleRequest
 LossName = Literal["cross_entropy", "importance_sampling", "ppo"]
 Player = Literal["agent", "simulator"]
 PLAYERS: tuple[Player, Player] = ("agent", "simulator")
+CACHE_FACTOR = 8
+"""Tokens of sampling cache per token of the training budget: a cached token needs far less memory."""
 
 
 @dataclass(frozen=True)

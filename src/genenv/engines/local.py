@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from genenv.chat import ChatFormat
 from genenv.engines._decode import ATTENTION, Grammar, sample_batch
 from genenv.engines._packing import Batch, batches, loss_terms
-from genenv.engines.base import PLAYERS, AdamParams, Loss, Player, TrainStats
+from genenv.engines.base import CACHE_FACTOR, PLAYERS, AdamParams, Loss, Player, TrainStats
 from genenv.errors import InputError
 from genenv.types import Datum, Sample, SampleRequest, derive_seed
 
@@ -141,7 +141,7 @@ class LocalPolicy:
         yield self._engine
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[list[Sample]]:
-        """Requests of like length together, at most `token_budget` tokens of cache at once."""
+        """Requests of like length together, at most CACHE_FACTOR * `token_budget` tokens of cache at once."""
         results: list[list[Sample]] = [[] for _ in requests]
         order = sorted(range(len(requests)), key=lambda i: (requests[i].max_tokens, requests[i].temperature,
                                                             len(requests[i].prompt), i))  # fmt: skip
@@ -153,7 +153,7 @@ class LocalPolicy:
                 own = len(request.seeds) * (len(request.prompt) + request.max_tokens)
                 first = requests[chunk[0]] if chunk else request
                 like = (first.max_tokens, first.temperature) == (request.max_tokens, request.temperature)
-                if chunk and (cost + own > 4 * engine.token_budget or not like):
+                if chunk and (cost + own > CACHE_FACTOR * engine.token_budget or not like):
                     self._sample_chunk(requests, chunk, results)
                     chunk, cost = [], 0
                 chunk.append(i)
