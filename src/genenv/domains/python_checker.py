@@ -63,6 +63,8 @@ class PythonChecker:
     """The domain. `tasks` is the user's JSONL file; the sandbox is shared by all episodes and closed by its owner."""
 
     name = "python_checker"
+    repeats = 8
+    """Checkers are foreign code: one that tosses a coin by clock or entropy passes the gate once in 2^16."""
 
     def __init__(self, tasks: Path, sandbox: Sandbox | None = None) -> None:
         self.sandbox = sandbox or Sandbox()
@@ -87,15 +89,16 @@ class PythonChecker:
     # -- the simulator's side ----------------------------------------------------------------------------------
 
     def simulator_chat(
-        self, example: Seed, success: float | None, direction: Direction, seed: int
+        self, example: Seed, success: float | None, direction: Direction, seed: int, target: Seed | None = None
     ) -> tuple[Chat, Json]:
+        family = example.family if target is None else target.family
         solved = "unknown" if success is None else f"{round(100 * success)}%"
         text = (
             f"Example: {json.dumps(dict(example.spec), separators=(',', ':'), ensure_ascii=False)}\n"
-            f"Family: {example.family}. Solved: {solved}. Write a new task, {direction}."
+            f"Family: {family}. Solved: {solved}. Write a new task, {direction}."
         )
         properties: dict[str, Json] = {
-            "family": {"const": example.family},
+            "family": {"const": family},
             "prompt": {"type": "string", "minLength": 1, "maxLength": MAX_PROMPT},
             "reference": {"type": "string", "minLength": 1, "maxLength": MAX_REFERENCE},
             "checker": {"type": "string", "minLength": 1, "maxLength": MAX_CHECKER},
@@ -107,6 +110,10 @@ class PythonChecker:
             "additionalProperties": False,
         }
         return Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text))), schema
+
+    def direction(self, example: Seed, other: Seed) -> Direction:
+        """A specification does not tell how hard its task is."""
+        return "similar"
 
     def build(self, spec: Mapping[str, Json]) -> Task:
         try:
