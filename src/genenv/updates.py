@@ -105,6 +105,13 @@ def rwr_weights(rewards: Sequence[float], temperature: float) -> list[float]:
     return [w / mean for w in raw]
 
 
+def shared(weights: Sequence[float], sizes: Sequence[int]) -> list[float]:
+    """Each weight over the size of its task's cluster, scaled to the old sum: near-identical tasks count once."""
+    raw = [w / n for w, n in zip(weights, sizes, strict=True)]
+    scale = sum(weights) / sum(raw) if sum(raw) else 1.0
+    return [w * scale for w in raw]
+
+
 def rwr_data(candidates: Sequence[Candidate], weights: Sequence[float]) -> list[Datum]:
     """One datum per candidate with its weight on every token that the simulator wrote, a weighted mean over tokens."""
     data = []
