@@ -20,6 +20,7 @@ from pathlib import Path
 from statistics import fmean
 
 from genenv.alarms import alarms, usual_variety, variety
+from genenv.chat import ChatFormat
 from genenv.config import WARMUP_BATCH, Config
 from genenv.domains.base import Domain
 from genenv.engines.base import PLAYERS, AdamParams, Engine, Loss
@@ -46,7 +47,7 @@ class Round:
     number: int
     records: list[CandidateRecord] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
-    sizes: dict[str, int] = field(default_factory=dict)
+    divisors: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, Json] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -54,9 +55,10 @@ class Round:
     def fresh(self) -> list[Group]:
         return [g for g in self.groups if not g.replayed]
 
-    def size(self, record: CandidateRecord) -> int:
-        """Near-identical tasks that share this one's reward, itself included."""
-        return self.sizes[record.task.id] if record.task is not None else 1
+    def divisor(self, record: CandidateRecord) -> float:
+        """What a rewarded task's weight is divided by: near-identical tasks, itself included; more in a stuck family."""
+        assert record.task is not None
+        return self.divisors[record.task.id]
 
 
 class CoEvolution:
@@ -72,7 +74,7 @@ class CoEvolution:
         self.progress = progress
         self.seeds = by_family(seeds)
         self.heldout = domain.heldout(config.eval.tasks, derive_seed("heldout"))
-        self.gate = Gate(domain, self.heldout, self._fits)
+        self.gate = Gate(domain, self.heldout, fitting(engine.chat, config.agent.max_prompt_tokens))
         clusters = [self.gate.add(domain.build(seed.spec)) for seed in seeds]
         self.usual_variety = usual_variety(clusters, config.simulator.tasks, random.Random(derive_seed("variety")))
         self.pools = Pools()
@@ -138,10 +140,6 @@ class CoEvolution:
         if number % self.config.checkpoint_every == 0 or last:
             self.store.save_checkpoint(number, self._save)
         self.progress("round", {**this.metrics, **timing})
-
-    def _fits(self, task: Task) -> bool:
-        limit = self.config.agent.max_prompt_tokens
-        return limit is None or len(self.engine.chat.encode(Chat(task.messages, task.tools))) <= limit
 
     # -- the stages --------------------------------------------------------------------------------------------
 
@@ -212,7 +210,12 @@ class CoEvolution:
             this.records[i] = CandidateRecord(record.candidate, record.verdict, record.task, own, reward)
         rewarded = [r for r in this.records if r.reward is not None]
         sizes = self.pools.cluster_sizes([r.verdict.cluster for r in rewarded], curriculum.share)
-        this.sizes = {r.task.id: n for r, n in zip(rewarded, sizes, strict=True) if r.task is not None}
+        stuck = set(self.pools.stuck())
+        this.divisors = {
+            r.task.id: n / (curriculum.stuck if r.task.family in stuck else 1.0)
+            for r, n in zip(rewarded, sizes, strict=True)
+            if r.task is not None
+        }
         trajectories = [t for g in this.groups for t in g.trajectories]
         replayed = [p for g in this.groups if g.replayed and (p := empirical_success(g.rewards)) is not None]
         this.metrics |= {
@@ -226,7 +229,7 @@ class CoEvolution:
             "groups": len(this.groups),
             "unscored": sum(t.score.value is None for t in trajectories),
             "simulator_reward": _mean([r.reward for r in rewarded if r.reward is not None]),
-            "simulator_earned": sum((r.reward or 0.0) / n for r, n in zip(rewarded, sizes, strict=True)),
+            "simulator_earned": sum((r.reward or 0.0) / this.divisor(r) for r in rewarded),
             "agent_rollouts": len(trajectories),
             "agent_tokens": sum(t.written for t in trajectories),
             "prompt_length": _mean([t.prompt_length for t in trajectories]),
@@ -279,7 +282,7 @@ class CoEvolution:
             candidates = [r.candidate for r in chosen] + [self.store.candidate(i) for i in old]
             # D_env was drawn in proportion to R_env already, so its share of the weight is even
             weights = rwr_weights([r.reward or 0.0 for r in chosen], config.weight_temperature)
-            weights = shared(weights, [this.size(r) for r in chosen])
+            weights = shared(weights, [this.divisor(r) for r in chosen])
             data = rwr_data(candidates, weights + [1.0] * len(old))
             anchor = self._anchor(this, round(config.anchor * len(chosen)))
             if config.kl:
@@ -320,7 +323,7 @@ class CoEvolution:
         """D_train gets every tried task, D_env what it earned; the families' posteriors and gains move."""
         curriculum = self.config.curriculum
         rewarded = [r for r in this.records if r.reward is not None]
-        earned = shared([1.0] * len(rewarded), [this.size(r) for r in rewarded])
+        earned = shared([1.0] * len(rewarded), [this.divisor(r) for r in rewarded])
         for record, factor in zip(rewarded, earned, strict=True):
             if record.reward is not None and record.task is not None:
                 self.pools.train.put(record.task.id, 1.0)
@@ -392,6 +395,11 @@ class CoEvolution:
         for task in self.store.admitted():
             self.gate.add(task)
         return number
+
+
+def fitting(chat: ChatFormat, limit: int | None) -> Callable[[Task], bool]:
+    """Whether a task's prompt has at most `limit` tokens."""
+    return lambda task: limit is None or len(chat.encode(Chat(task.messages, task.tools))) <= limit
 
 
 def _mixed(data: Sequence[Datum], share: float) -> list[Datum]:

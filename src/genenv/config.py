@@ -37,7 +37,8 @@ class EngineConfig(Section):
 class DomainConfig(Section):
     """The field of tasks."""
 
-    name: Literal["tool_use"] = "tool_use"
+    name: Literal["tool_use", "python_checker"] = "tool_use"
+    tasks: Path | None = Field(None, description="python_checker: JSONL of tasks with their checkers")
     catalogue: Path | None = Field(None, description="JSONL of functions; none: the built-in catalogue")
     request: Literal["rendered", "written"] = "rendered"
     max_calls: int = Field(4, ge=1, le=4, description="tool_use: calls per task")

@@ -105,9 +105,9 @@ def rwr_weights(rewards: Sequence[float], temperature: float) -> list[float]:
     return [w / mean for w in raw]
 
 
-def shared(weights: Sequence[float], sizes: Sequence[int]) -> list[float]:
-    """Each weight over the size of its task's cluster, scaled to the old sum: near-identical tasks count once."""
-    raw = [w / n for w, n in zip(weights, sizes, strict=True)]
+def shared(weights: Sequence[float], divisors: Sequence[float]) -> list[float]:
+    """Each weight over its divisor, scaled to the old sum. With the size of a cluster, near-identical tasks count once."""
+    raw = [w / d for w, d in zip(weights, divisors, strict=True)]
     scale = sum(weights) / sum(raw) if sum(raw) else 1.0
     return [w * scale for w in raw]
 

@@ -310,3 +310,9 @@ def test_the_order_of_verdicts_does_not_depend_on_the_process() -> None:
             if v.admitted:
                 again.add(task)
         assert [again.admit(candidate(s)) for s in specs[cut:]] == verdicts[cut:]
+
+
+def test_a_domain_with_written_requests_makes_its_own_seeds() -> None:
+    domain = ToolUse(request="written")
+    assert all(verdict(s.spec, Gate(domain)) == "admitted" for s in domain.seeds(8, 1))
+    assert len(domain.heldout(4, 1)) == 4
