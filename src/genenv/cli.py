@@ -92,7 +92,9 @@ class Display:
         if stage == "evaluate":
             self._heldout = figures["heldout"]
             errors.print(f"round {figures['round']:>4}  held-out {100 * figures['heldout']:5.1f} %")
-        if stage == "round":
+        if stage == "alarm":
+            errors.print(f"round {figures['round']:>4}  warning: {figures['message']}", style="yellow", soft_wrap=True)
+        elif stage == "round":
             self._round(figures)
         else:
             self._bar.update(self._task, description=stage.replace("_", " "))

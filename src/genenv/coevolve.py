@@ -19,22 +19,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
+from genenv.alarms import alarms, usual_variety, variety
+from genenv.chat import ChatFormat
 from genenv.config import WARMUP_BATCH, Config
 from genenv.domains.base import Domain
 from genenv.engines.base import PLAYERS, AdamParams, Engine, Loss
 from genenv.errors import StaleSampleError
 from genenv.gate import Gate
-from genenv.pools import Pools
+from genenv.pools import MIN_LAG, Pools
 from genenv.rewards import SOLVED, alpha_curriculum_reward, empirical_success
 from genenv.rollouts import PlayConfig, play
 from genenv.seeds import by_family
 from genenv.simulator import plan, write
 from genenv.store import CandidateRecord, Store
-from genenv.types import Chat, Datum, Group, Json, Seed, derive_seed
-from genenv.updates import grpo_data, has_signal, normalized, rwr_data, rwr_weights, with_kl
+from genenv.types import Chat, Datum, Group, Json, Seed, Task, derive_seed
+from genenv.updates import grpo_data, has_signal, normalized, rwr_data, rwr_weights, shared, with_kl
 
 Progress = Callable[[str, Mapping[str, Json]], None]
-"""Called with the name of a finished stage and its figures; "round" comes with the round's metrics."""
+"""Called with the name of a finished stage and its figures; "round" comes with the round's metrics, "alarm" with a
+`message` when the simulator shows signs of collapse."""
 
 
 @dataclass
@@ -44,12 +47,18 @@ class Round:
     number: int
     records: list[CandidateRecord] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
+    divisors: dict[str, float] = field(default_factory=dict)
     metrics: dict[str, Json] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
     @property
     def fresh(self) -> list[Group]:
         return [g for g in self.groups if not g.replayed]
+
+    def divisor(self, record: CandidateRecord) -> float:
+        """What a rewarded task's weight is divided by: near-identical tasks, itself included; more in a stuck family."""
+        assert record.task is not None
+        return self.divisors[record.task.id]
 
 
 class CoEvolution:
@@ -65,9 +74,9 @@ class CoEvolution:
         self.progress = progress
         self.seeds = by_family(seeds)
         self.heldout = domain.heldout(config.eval.tasks, derive_seed("heldout"))
-        self.gate = Gate(domain, self.heldout)
-        for seed in seeds:
-            self.gate.add(domain.build(seed.spec))
+        self.gate = Gate(domain, self.heldout, fitting(engine.chat, config.agent.max_prompt_tokens))
+        clusters = [self.gate.add(domain.build(seed.spec)) for seed in seeds]
+        self.usual_variety = usual_variety(clusters, config.simulator.tasks, random.Random(derive_seed("variety")))
         self.pools = Pools()
         self.agent = engine.policy("agent")
         self.simulator = engine.policy("simulator")
@@ -156,6 +165,17 @@ class CoEvolution:
             "rejected": dict(sorted(reasons.items())),
             "simulator_tokens": sum(len(c.sample.tokens) for c in candidates),
         }
+        self._watch(this)
+
+    def _watch(self, this: Round) -> None:
+        """Alarms about all tasks of the round, rejected duplicates included."""
+        curriculum = self.config.curriculum
+        built = [(r.task.family, r.candidate.family, r.verdict.cluster) for r in this.records if r.task is not None]
+        written, asked, clusters = ([b[i] for b in built] for i in range(3))
+        found = alarms(written, asked, clusters, self.usual_variety, curriculum.alarm_share, curriculum.alarm_variety)
+        this.metrics |= {"variety": variety(clusters), "alarms": found}
+        for message in found:
+            self.progress("alarm", {"round": this.number, "message": message})
 
     def _parent(self, task_id: str) -> Seed:
         task = self.store.task(task_id)
@@ -188,6 +208,14 @@ class CoEvolution:
             p_hat = {"task": own, "family": fmean(by_fam[record.task.family]), "batch": fmean(known)}[curriculum.p_hat]
             reward = alpha_curriculum_reward(p_hat, curriculum.alpha, curriculum.beta)
             this.records[i] = CandidateRecord(record.candidate, record.verdict, record.task, own, reward)
+        rewarded = [r for r in this.records if r.reward is not None]
+        sizes = self.pools.cluster_sizes([r.verdict.cluster for r in rewarded], curriculum.share)
+        stuck = set(self.pools.stuck())
+        this.divisors = {
+            r.task.id: n / (curriculum.stuck if r.task.family in stuck else 1.0)
+            for r, n in zip(rewarded, sizes, strict=True)
+            if r.task is not None
+        }
         trajectories = [t for g in this.groups for t in g.trajectories]
         replayed = [p for g in this.groups if g.replayed and (p := empirical_success(g.rewards)) is not None]
         this.metrics |= {
@@ -200,7 +228,8 @@ class CoEvolution:
             "useful_groups": sum(has_signal(g) for g in this.groups),
             "groups": len(this.groups),
             "unscored": sum(t.score.value is None for t in trajectories),
-            "simulator_reward": _mean([r.reward for r in this.records if r.reward is not None]),
+            "simulator_reward": _mean([r.reward for r in rewarded if r.reward is not None]),
+            "simulator_earned": sum((r.reward or 0.0) / this.divisor(r) for r in rewarded),
             "agent_rollouts": len(trajectories),
             "agent_tokens": sum(t.written for t in trajectories),
             "prompt_length": _mean([t.prompt_length for t in trajectories]),
@@ -252,8 +281,9 @@ class CoEvolution:
             old = self.pools.env.draw(round(config.replay * len(chosen)), rng)
             candidates = [r.candidate for r in chosen] + [self.store.candidate(i) for i in old]
             # D_env was drawn in proportion to R_env already, so its share of the weight is even
-            weights = rwr_weights([r.reward or 0.0 for r in chosen], config.weight_temperature) + [1.0] * len(old)
-            data = rwr_data(candidates, weights)
+            weights = rwr_weights([r.reward or 0.0 for r in chosen], config.weight_temperature)
+            weights = shared(weights, [this.divisor(r) for r in chosen])
+            data = rwr_data(candidates, weights + [1.0] * len(old))
             anchor = self._anchor(this, round(config.anchor * len(chosen)))
             if config.kl:
                 fresh = data[: len(chosen)]
@@ -290,20 +320,37 @@ class CoEvolution:
         return data
 
     def remember(self, this: Round) -> None:
-        """D_train gets every tried task, D_env what it earned; the families' posteriors move."""
-        memory = self.config.curriculum.memory
-        for record in this.records:
+        """D_train gets every tried task, D_env what it earned; the families' posteriors and gains move."""
+        curriculum = self.config.curriculum
+        rewarded = [r for r in this.records if r.reward is not None]
+        earned = shared([1.0] * len(rewarded), [this.divisor(r) for r in rewarded])
+        for record, factor in zip(rewarded, earned, strict=True):
             if record.reward is not None and record.task is not None:
                 self.pools.train.put(record.task.id, 1.0)
-                self.pools.env.put(record.task.id, record.reward)
+                self.pools.env.put(record.task.id, record.reward * factor)
+        self.pools.remember_clusters([r.verdict.cluster for r in rewarded], curriculum.share)
         counts: dict[str, tuple[int, int]] = {}
         for group in this.groups:
             scored = [r for r in group.rewards if r is not None]
             wins, losses = counts.get(group.task.family, (0, 0))
             won = sum(r >= SOLVED for r in scored)
             counts[group.task.family] = (wins + won, losses + len(scored) - won)
-        self.pools.observe(counts, memory)
-        this.metrics |= {"pool_train": len(self.pools.train), "pool_env": len(self.pools.env)}
+        self.pools.observe(counts, curriculum.memory)
+        self.pools.measured_again(self._measured_again(this))
+        this.metrics |= {
+            "pool_train": len(self.pools.train),
+            "pool_env": len(self.pools.env),
+            "stuck_families": self.pools.stuck(),
+        }
+
+    def _measured_again(self, this: Round) -> dict[str, list[tuple[float, float]]]:
+        """(first, present) success of the replayed tasks that have been trained on for a while, by family."""
+        pairs: dict[str, list[tuple[float, float]]] = {}
+        for group in this.groups:
+            now, first = empirical_success(group.rewards), self.store.first_success(group.task.id)
+            if group.replayed and now is not None and first is not None and this.number - first[0] >= MIN_LAG:
+                pairs.setdefault(group.task.family, []).append((first[1], now))
+        return pairs
 
     # -- evaluation, saving, loading ---------------------------------------------------------------------------
 
@@ -348,6 +395,11 @@ class CoEvolution:
         for task in self.store.admitted():
             self.gate.add(task)
         return number
+
+
+def fitting(chat: ChatFormat, limit: int | None) -> Callable[[Task], bool]:
+    """Whether a task's prompt has at most `limit` tokens."""
+    return lambda task: limit is None or len(chat.encode(Chat(task.messages, task.tools))) <= limit
 
 
 def _mixed(data: Sequence[Datum], share: float) -> list[Datum]:

@@ -37,7 +37,8 @@ class EngineConfig(Section):
 class DomainConfig(Section):
     """The field of tasks."""
 
-    name: Literal["tool_use"] = "tool_use"
+    name: Literal["tool_use", "python_checker"] = "tool_use"
+    tasks: Path | None = Field(None, description="python_checker: JSONL of tasks with their checkers")
     catalogue: Path | None = Field(None, description="JSONL of functions; none: the built-in catalogue")
     request: Literal["rendered", "written"] = "rendered"
     max_calls: int = Field(4, ge=1, le=4, description="tool_use: calls per task")
@@ -61,6 +62,16 @@ class CurriculumConfig(Section):
     floor: float = Field(0.05, ge=0, description="added to every family's weight")
     memory: float = Field(0.5, gt=0, le=1, description="share of the family counts that survives a round")
     parents: float = Field(0.25, ge=0, le=1, description="share of examples drawn from D_env instead of the seeds")
+    share: int = Field(3, ge=0, description="near-identical tasks of so many rounds share one reward; 0: off")
+    stuck: float = Field(
+        0.25, gt=0, le=1, description="factor on families whose success does not rise with training; 1: off"
+    )
+    alarm_share: float = Field(
+        0.9, ge=0, le=1, description="warn if the simulator writes more of one family, whatever is asked for; 1: off"
+    )
+    alarm_variety: float = Field(
+        0.3, ge=0, le=1, description="warn if a round's variety is below this share of the seeds'; 0: off"
+    )
 
 
 class SimulatorConfig(Section):
@@ -94,6 +105,7 @@ class AgentConfig(Section):
     steps: int = Field(2, ge=1, description="optimizer steps a round, each on a share of the groups")
     replay: float = Field(0.25, ge=0, description="tasks from D_train per fresh task")
     max_tokens: int = Field(160, ge=1, description="tokens per turn")
+    max_prompt_tokens: int | None = Field(None, ge=1, description="longer prompts are no tasks; none: no limit")
     max_turns: int = Field(8, ge=1)
 
 
@@ -139,6 +151,7 @@ RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "paper": {
         "curriculum": {
             "beta": 2.0, "k_min": 0.1, "mixed_only": False, "families": "even", "parents": 0.0,
+            "share": 0, "stuck": 1.0, "alarm_share": 1.0, "alarm_variety": 0.0,
         },
         "simulator": {"weight_temperature": 1.0, "anchor": 0.0, "replay": 1.0},
         "agent": {"replay": 1.0},

@@ -11,9 +11,10 @@ from pathlib import Path
 from genenv.config import Config
 from genenv.engines.base import CACHE_FACTOR
 from genenv.models import resolve
+from genenv.sandbox import available
 from genenv.types import Json
 
-PACKAGES = ("torch", "transformers", "peft", "llguidance", "tensorboard", "wandb")
+PACKAGES = ("torch", "transformers", "peft", "llguidance", "tensorboard", "wandb", "pydantic-monty")
 
 
 def _installed(package: str) -> str:
@@ -69,6 +70,7 @@ def diagnose(config: Config) -> dict[str, Json]:
         "device": device,
         "threads": config.engine.threads or torch.get_num_threads(),
         "cores": os.cpu_count(),
+        **{f"sandbox {name}": state for name, state in available().items()},
         "engine": f"{config.engine.kind}, {config.engine.model}",
     }
     description = Path(resolve(config.engine.model)) / "config.json"

@@ -1,50 +1,116 @@
 """Admission: no task is played, and nobody is paid, before it is proven right.
 
-A candidate is admitted if its text parses, its specification fits the domain's schema and is grounded in the request,
-its reference solution earns full reward by really being executed, null and perturbed answers earn nothing, its answer
-is not given away, and it neither repeats nor contradicts a known task nor touches the evaluation set. Every candidate
-gets exactly one verdict: the first reason that applies, in the order of REASONS.
+A candidate is admitted if its text parses, its specification fits the domain's schema and is grounded in the request, it
+fits into the agent's prompt, its answer is not given away, its reference solution earns full reward by really being
+executed, null, copied, nonsense and perturbed answers earn nothing, all this is so every time, and it neither repeats nor
+contradicts a known task nor touches the evaluation set. Every candidate gets exactly one verdict: the first reason that
+applies, in the order of REASONS. What counts as the same, a rewording or merely alike is defined in `near`.
+
+- *Contamination*: the request is that of an evaluation task, whatever the answer, or a rewording of one.
+- *Duplicate*: the same request with the same reference solution, or a rewording. Other distractors or tools, case, white
+  space and punctuation make no new task. Other numbers do: `volume 31` after `volume 30` is admitted into its cluster,
+  and the members of a cluster share one reward (`coevolve`).
+- *Contradiction*: the same request with another reference solution. The known task stays, the new one is turned away.
+  Requests that are merely alike never contradict each other: a changed name changes the answer rightly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import random
+import re
+import string
+from collections.abc import Callable, Iterable, Sequence
 
-from genenv.domains.base import Domain, SpecError
+from genenv.domains.base import Domain, SpecError, repeats
+from genenv.errors import GenEnvError
+from genenv.near import Known, Print, fingerprint
 from genenv.rewards import SOLVED
-from genenv.types import Candidate, Score, Task, Verdict, canonical, content_id
+from genenv.types import Candidate, Score, Task, Verdict
 
 REASONS = {
     "unparsable": "the simulator's text is not one JSON object",
     "schema": "the specification is not a task of this domain",
     "ungrounded": "the request lacks a value that the answer needs",
+    "too_long": "the prompt does not fit",
     "leak": "the request contains the answer itself",
     "reference_fails": "the reference solution does not earn full reward",
-    "null_passes": "an empty answer or the copied request earns a reward",
+    "unscored": "the proof could not be run",
+    "null_passes": "an empty answer, nonsense or the copied request earns a reward",
     "perturbed_passes": "a damaged answer earns a reward",
+    "unstable": "the same answer does not earn the same reward every time",
     "contamination": "the task is in the evaluation set",
     "duplicate": "the task is known",
     "contradiction": "a known task has the same request and another answer",
     "admitted": "",
 }
+LEAK_CHARACTERS = 4
+"""A shorter reference may stand in its request: `7` is in every other sum."""
+NO_LEAK = frozenset({"true", "false", "none", "null"})
+"""Answers that a request offers to choose from, rather than gives away."""
+NONSENSE = 8
 
 
-def request_key(task: Task) -> str:
-    """The request as a reader sees it: case and white space do not make a new task."""
-    return content_id([" ".join(m.content.split()).casefold() for m in task.messages if m.role == "user"])
+def user_turns(task: Task) -> list[str]:
+    """What the user says; the last message where a domain speaks in another role."""
+    return [m.content for m in task.messages if m.role == "user"] or [task.messages[-1].content]
+
+
+def gives_away(request: str, reference: Sequence[str]) -> bool:
+    """Whether every turn of the reference solution stands in the request, as whole words in any case."""
+    text = " ".join(request.split()).casefold()
+    turns = [" ".join(turn.split()).casefold() for turn in reference]
+    return bool(turns) and all(
+        len(turn) >= LEAK_CHARACTERS
+        and turn not in NO_LEAK
+        and turn in text
+        and re.search(rf"(?<!\w){re.escape(turn)}(?!\w)", text) is not None
+        for turn in turns
+    )
+
+
+def nonsense(task: Task) -> list[str]:
+    """Random lower-case words of several lengths, the same for the same task: right for no honest task.
+
+    A checker that tosses a coin by its answer, which no repetition shows, is caught by their number.
+    """
+    rng = random.Random(task.id)
+    return ["".join(rng.choices(string.ascii_lowercase, k=7 + i)) for i in range(NONSENSE)]
 
 
 class Gate:
-    """The known tasks and the verdicts. `admit` adds what it admits to the known tasks."""
+    """The known tasks and the verdicts. `judge` adds what it admits to the known tasks.
 
-    def __init__(self, domain: Domain, heldout: Iterable[Task] = ()) -> None:
+    `fits` tells whether a task's prompt is short enough for the agent.
+    """
+
+    def __init__(
+        self, domain: Domain, heldout: Iterable[Task] = (), fits: Callable[[Task], bool] = lambda task: True
+    ) -> None:
         self._domain = domain
-        self._heldout = {request_key(t) for t in heldout}
-        self._known: dict[str, str] = {}
+        self._fits = fits
+        self._repeats = repeats(domain)
+        self._known, self._heldout = Known(), Known()
+        for task in heldout:
+            self._remember(self._heldout, task)
 
-    def add(self, task: Task) -> None:
-        """Make a task known: a seed, or one admitted earlier."""
-        self._known.setdefault(request_key(task), canonical(task.target))
+    def _print(self, task: Task) -> Print:
+        # solved examples come first in some prompts; the last message is the request itself
+        return fingerprint(user_turns(task)[-1], self._domain.reference(task))
+
+    def _remember(self, known: Known, task: Task) -> str:
+        mark = self._print(task)
+        return known.add(mark, task.id, known.leader(mark))
+
+    def add(self, task: Task) -> str:
+        """Make a task known, a seed or one admitted earlier; returns its cluster."""
+        return self._remember(self._known, task)
+
+    def contaminated(self, task: Task) -> bool:
+        """Whether the task is one of the evaluation set, or a rewording of one."""
+        return self._touches_heldout(self._print(task))
+
+    def _touches_heldout(self, mark: Print) -> bool:
+        return self._heldout.same_request(mark) or self._heldout.reworded(mark, self._heldout.leader(mark))
 
     def admit(self, candidate: Candidate) -> tuple[Task | None, Verdict]:
         """The verdict on one candidate, and its task if it is one (admitted or not)."""
@@ -58,25 +124,41 @@ class Gate:
 
     def judge(self, task: Task) -> Verdict:
         """The verdict on a built task; an admitted one becomes known."""
-        verdict = self._prove(task) or self._compare(task) or Verdict("admitted")
-        if verdict.admitted:
-            self.add(task)
-        return verdict
+        mark = self._print(task)
+        leader = self._known.leader(mark)
+        reason, detail = self._prove(task) or (self._compare(mark, leader), "")
+        if reason == "admitted":
+            leader = self._known.add(mark, task.id, leader)
+        return Verdict(reason, detail, leader or task.id)
 
-    def _prove(self, task: Task) -> Verdict | None:
-        request = "\n".join(m.content for m in task.messages if m.role == "user")
+    def _prove(self, task: Task) -> tuple[str, str] | None:
+        if not self._fits(task):
+            return "too_long", ""
+        requests = user_turns(task)
         reference = self._domain.reference(task)
-        if any(turn.strip() and turn.strip() in request for turn in reference):
-            return Verdict("leak")
+        if gives_away("\n".join(requests), reference):
+            return "leak", ""
         score = self.execute(task, reference)
         if score.value is None or score.value < SOLVED:
-            return Verdict("reference_fails", score.reason)
-        for answer in ("", request):
-            if self.execute(task, [answer]).value != 0.0:
-                return Verdict("null_passes", repr(answer[:40]))
-        for turns in self._domain.perturbed(task):
-            if self.execute(task, turns).value != 0.0:
-                return Verdict("perturbed_passes", turns[-1][:120])
+            return "reference_fails", score.reason
+        null = [[answer] for answer in dict.fromkeys(["", "\n".join(requests), requests[-1], *nonsense(task)])]
+        wrong: list[tuple[str, Sequence[str]]] = [("null_passes", turns) for turns in null]
+        wrong += [("perturbed_passes", turns) for turns in self._domain.perturbed(task)]
+        for reason, turns in wrong:
+            score = self.execute(task, turns)
+            if score.value is None:
+                return "unscored", score.reason
+            if score.value != 0.0:
+                return reason, repr(turns[-1][:120] if turns else "")
+        for i in range(self._repeats):
+            again, wrongly = self.execute(task, reference), self.execute(task, wrong[i % len(wrong)][1])
+            if again.value is None or wrongly.value is None:
+                return "unscored", again.reason if again.value is None else wrongly.reason
+            if again.value < SOLVED or wrongly.value != 0.0:
+                return (
+                    "unstable",
+                    f"attempt {i + 2}: {again.value:g} for the reference, {wrongly.value:g} for a wrong answer",
+                )
         return None
 
     def execute(self, task: Task, turns: Sequence[str]) -> Score:
@@ -88,14 +170,16 @@ class Gate:
                 if step.score is not None:
                     return step.score
             return Score(0.0, "the episode did not end")
+        except GenEnvError:
+            raise
+        except Exception as error:  # a domain is user code: what it raises is a verdict on one task, not a crash
+            return Score(None, f"environment error: {type(error).__name__}: {error}")
         finally:
             episode.close()
 
-    def _compare(self, task: Task) -> Verdict | None:
-        key = request_key(task)
-        if key in self._heldout:
-            return Verdict("contamination")
-        known = self._known.get(key)
-        if known is None:
-            return None
-        return Verdict("duplicate" if known == canonical(task.target) else "contradiction")
+    def _compare(self, mark: Print, leader: str | None) -> str:
+        if self._touches_heldout(mark):
+            return "contamination"
+        if self._known.same_request(mark):
+            return "duplicate" if self._known.same_answer(mark) else "contradiction"
+        return "duplicate" if self._known.reworded(mark, leader) else "admitted"

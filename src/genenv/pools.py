@@ -2,11 +2,16 @@
 
 - D_train holds every admitted task that was tried, solved or not: the agent replays from it with fresh attempts.
 - D_env holds admitted tasks weighted by R_env: the simulator is trained on them again and shown them as examples.
+- A task drawn from D_train is measured again. Families whose success does not rise between the first attempt and one at
+  least MIN_LAG rounds later teach nothing, however near alpha they are: `stuck`.
+- The clusters of the last rounds' tasks: near-identical ones share one reward.
 """
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -77,6 +82,47 @@ class Pool:
         self._restore(state["ids"], state["weights"])
 
 
+MIN_LAG = 5
+"""Rounds of training between two measurements that are compared."""
+MIN_MEASURED = 8.0
+"""Tasks measured again, discounted, before a family is judged."""
+MIN_GAIN = 0.05
+"""A family is stuck where its mean gain is surely below this (one standard error)."""
+MASTERED = 0.9
+"""Families that started above have no room to rise and are not called stuck."""
+GAIN_MEMORY = 0.95
+"""Share of the sums that survives a round in which a family was measured again."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """How success on a family's tasks changed from the first attempt to a later one: discounted sums."""
+
+    count: float = 0.0
+    first: float = 0.0
+    change: float = 0.0
+    squares: float = 0.0
+
+    def updated(self, pairs: Sequence[tuple[float, float]]) -> Gain:
+        """With one round's (first, later) success of tasks measured again."""
+        changes = [later - first for first, later in pairs]
+        return Gain(
+            self.count * GAIN_MEMORY + len(pairs),
+            self.first * GAIN_MEMORY + sum(first for first, _ in pairs),
+            self.change * GAIN_MEMORY + sum(changes),
+            self.squares * GAIN_MEMORY + sum(c * c for c in changes),
+        )
+
+    @property
+    def stuck(self) -> bool:
+        """Whether training shows no effect although there was room for one."""
+        if self.count < MIN_MEASURED or self.first / self.count > MASTERED:
+            return False
+        mean = self.change / self.count
+        error = math.sqrt(max(0.0, self.squares / self.count - mean * mean) / self.count)
+        return mean + error < MIN_GAIN
+
+
 @dataclass(frozen=True)
 class Posterior:
     """Beta posterior of a success rate under a uniform prior, with discounted counts."""
@@ -103,6 +149,8 @@ class Pools:
     train: Pool = field(default_factory=Pool)
     env: Pool = field(default_factory=Pool)
     families: dict[str, Posterior] = field(default_factory=dict)
+    gains: dict[str, Gain] = field(default_factory=dict)
+    recent: list[dict[str, int]] = field(default_factory=list)
 
     def observe(self, counts: Mapping[str, tuple[int, int]], memory: float) -> None:
         """Fold one round's (successes, failures) per family into the posteriors."""
@@ -118,21 +166,57 @@ class Pools:
         posterior = self.families.get(family)
         return posterior.mean if posterior is not None and posterior.known else None
 
-    def family_weights(self, families: Sequence[str], alpha: float, beta: float, floor: float) -> list[float]:
-        """R_env of each family's posterior mean, plus a floor that keeps every family measured."""
-        means = [self.families.get(f, Posterior()).mean for f in families]
-        return [alpha_curriculum_reward(m, alpha, beta) + floor for m in means]
+    def measured_again(self, pairs: Mapping[str, Sequence[tuple[float, float]]]) -> None:
+        """Fold one round's (first, later) success of old tasks per family into the gains."""
+        for family, found in sorted(pairs.items()):
+            self.gains[family] = self.gains.get(family, Gain()).updated(found)
+
+    def stuck(self) -> list[str]:
+        """The families whose success does not rise with training."""
+        return sorted(f for f, gain in self.gains.items() if gain.stuck)
+
+    def family_weights(
+        self, families: Sequence[str], alpha: float, beta: float, floor: float, discount: float = 1.0
+    ) -> list[float]:
+        """R_env of each family's posterior mean, times `discount` where it is stuck, plus a floor.
+
+        The floor keeps every family measured, so that one can leave the stuck ones again.
+        """
+        stuck = set(self.stuck())
+        rewards = [alpha_curriculum_reward(self.families.get(f, Posterior()).mean, alpha, beta) for f in families]
+        return [r * (discount if f in stuck else 1.0) + floor for f, r in zip(families, rewards, strict=True)]
+
+    def cluster_sizes(self, clusters: Sequence[str], rounds: int) -> list[int]:
+        """How many near-identical tasks each of this round's has in the last `rounds` rounds, itself included."""
+        if rounds == 0:
+            return [1] * len(clusters)
+        counts = Counter(clusters)
+        for old in self.recent[len(self.recent) - (rounds - 1) :] if rounds > 1 else []:
+            for cluster in counts:
+                counts[cluster] += old.get(cluster, 0)
+        return [counts[c] for c in clusters]
+
+    def remember_clusters(self, clusters: Sequence[str], rounds: int) -> None:
+        """Keep what `cluster_sizes` needs of this round."""
+        if rounds > 1:
+            self.recent = [*self.recent, dict(Counter(clusters))][-(rounds - 1) :]
 
     def state(self) -> Json:
         return {
             "train": self.train.state(),
             "env": self.env.state(),
             "families": {f: [p.successes, p.failures] for f, p in self.families.items()},
+            "gains": {f: [g.count, g.first, g.change, g.squares] for f, g in self.gains.items()},
+            "recent": self.recent,
         }
 
     @staticmethod
     def from_state(state: Json) -> Pools:
-        pools = Pools(families={f: Posterior(*counts) for f, counts in state["families"].items()})
+        pools = Pools(
+            families={f: Posterior(*counts) for f, counts in state["families"].items()},
+            gains={f: Gain(*sums) for f, sums in state["gains"].items()},
+            recent=state["recent"],
+        )
         pools.train.load(state["train"])
         pools.env.load(state["env"])
         return pools

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from genenv.coevolve import CoEvolution, Progress
+from genenv.coevolve import CoEvolution, Progress, fitting
 from genenv.config import Config, DomainConfig, EngineConfig
 from genenv.domains.base import Domain
+from genenv.domains.python_checker import PythonChecker
 from genenv.domains.tool_use import ToolUse
 from genenv.engines.base import Engine
+from genenv.errors import InputError
+from genenv.gate import Gate
 from genenv.models import resolve
 from genenv.seeds import load_seeds
 from genenv.store import Store
@@ -16,14 +19,39 @@ from genenv.types import Seed, derive_seed
 
 
 def make_domain(config: DomainConfig) -> Domain:
+    if config.name == "python_checker":
+        return PythonChecker(config.tasks)
     return ToolUse(config.catalogue, config.request, config.max_calls, config.shots)
 
 
 def make_seeds(config: DomainConfig, domain: Domain) -> list[Seed]:
-    """The user's seeds, or some made by the domain."""
+    """The user's seeds, or some made by the domain. Raises InputError if there are none."""
+    if config.name == "python_checker" and config.tasks is None:
+        raise InputError("domain.tasks: python_checker needs a JSONL file of tasks with their checkers")
     if config.seeds is not None:
         return load_seeds(config.seeds, domain)
-    return domain.seeds(config.seed_count, derive_seed("seeds"))
+    made = domain.seeds(config.seed_count, derive_seed("seeds"))
+    return list({s.id: s for s in made}.values())
+
+
+def usable_seeds(config: Config, domain: Domain, engine: Engine, progress: Progress) -> list[Seed]:
+    """The seeds that fit into the agent's prompt and are no evaluation tasks. Raises InputError if none is left."""
+    seeds = make_seeds(config.domain, domain)
+    limit = config.agent.max_prompt_tokens
+    fits = fitting(engine.chat, limit)
+    fit = [s for s in seeds if fits(domain.build(s.spec))]
+    gate = Gate(domain, domain.heldout(config.eval.tasks, derive_seed("heldout")))
+    left = [s for s in fit if not gate.contaminated(domain.build(s.spec))]
+    if len(left) < len(seeds):
+        dropped = [(len(seeds) - len(fit), f"by agent.max_prompt_tokens = {limit}")]
+        dropped.append((len(fit) - len(left), "that are in the evaluation set"))
+        counts = ", ".join(f"{n} dropped {why}" for n, why in dropped if n)
+        source = config.domain.seeds or config.domain.tasks or "the domain's own seeds"
+        message = f"{source}: {len(seeds)} read, {counts}, {len(left)} left"
+        if not left:
+            raise InputError(message)
+        progress("alarm", {"round": 0, "message": message})
+    return left
 
 
 def make_engine(config: EngineConfig, seed: int) -> Engine:
@@ -44,8 +72,9 @@ def make_engine(config: EngineConfig, seed: int) -> Engine:
 def new_run(config: Config, folder: Path, progress: Progress) -> CoEvolution:
     """Everything is checked and loaded before the run folder comes into being."""
     domain = make_domain(config.domain)
-    seeds = make_seeds(config.domain, domain)
+    make_seeds(config.domain, domain)  # before a model is loaded, which may take long
     engine = make_engine(config.engine, config.seed)
+    seeds = usable_seeds(config, domain, engine, progress)
     return CoEvolution(config, engine, domain, seeds, Store.create(folder, config), progress)
 
 
@@ -54,4 +83,5 @@ def resumed_run(folder: Path, progress: Progress) -> CoEvolution:
     config = store.config
     domain = make_domain(config.domain)
     engine = make_engine(config.engine, config.seed)
-    return CoEvolution(config, engine, domain, make_seeds(config.domain, domain), store, progress)
+    seeds = usable_seeds(config, domain, engine, progress)
+    return CoEvolution(config, engine, domain, seeds, store, progress)

@@ -41,7 +41,8 @@ def plan(
     if curriculum.families == "even":
         weights = [float(len(seeds[f])) for f in families]
     else:
-        weights = pools.family_weights(families, curriculum.alpha, curriculum.family_beta, curriculum.floor)
+        alpha, sharp = curriculum.alpha, curriculum.family_beta
+        weights = pools.family_weights(families, alpha, sharp, curriculum.floor, curriculum.stuck)
     parents: dict[str, list[Seed]] = {}
     for task_id in pools.env.draw(round(4 * count * curriculum.parents), rng):
         parent = load_parent(task_id)

@@ -235,6 +235,14 @@ class Store:
         sample = Sample(tuple(written), tuple(logprobs), stopped=True, policy_version=-1)
         return Candidate(tuple(prompt), sample, text, family, direction, seed_id, self.task(task_id).spec)
 
+    def first_success(self, task_id: str) -> tuple[int, float] | None:
+        """The round in which an admitted task was first tried, and its p_hat then; None if nothing was measured."""
+        row = self._db.execute(
+            "SELECT round, p_hat FROM candidates WHERE task_id = ? AND reason = 'admitted' AND p_hat IS NOT NULL",
+            (task_id,),
+        ).fetchone()
+        return (int(row[0]), float(row[1])) if row else None
+
     def candidates(self, rounds: Sequence[int] | None = None) -> Iterator[TaskRow]:
         """All candidates in order, admitted or not, of all or of some rounds."""
         query = (

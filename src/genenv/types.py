@@ -80,10 +80,15 @@ class Task:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The gate's decision on one candidate: `reason` is `"admitted"` or a key from `gate.REASONS`."""
+    """The gate's decision on one candidate: `reason` is `"admitted"` or a key from `gate.REASONS`.
+
+    `cluster` is the id of the oldest known task that this one is nearly the same as, its own if there is none; empty
+    where the candidate is no task.
+    """
 
     reason: str
     detail: str = ""
+    cluster: str = ""
 
     @property
     def admitted(self) -> bool:

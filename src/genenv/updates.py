@@ -105,6 +105,13 @@ def rwr_weights(rewards: Sequence[float], temperature: float) -> list[float]:
     return [w / mean for w in raw]
 
 
+def shared(weights: Sequence[float], divisors: Sequence[float]) -> list[float]:
+    """Each weight over its divisor, scaled to the old sum. With the size of a cluster, near-identical tasks count once."""
+    raw = [w / d for w, d in zip(weights, divisors, strict=True)]
+    scale = sum(weights) / sum(raw) if sum(raw) else 1.0
+    return [w * scale for w in raw]
+
+
 def rwr_data(candidates: Sequence[Candidate], weights: Sequence[float]) -> list[Datum]:
     """One datum per candidate with its weight on every token that the simulator wrote, a weighted mean over tokens."""
     data = []

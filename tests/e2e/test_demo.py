@@ -66,7 +66,9 @@ def test_a_run_killed_in_mid_round_resumes_exactly(whole: Path, tmp_path: Path) 
     (tmp_path / "small.toml").write_text(SMALL)
     run = tmp_path / "run"
     command = [sys.executable, "-c", "from genenv.cli import app; app()", "train", str(tmp_path / "small.toml")]
-    process = subprocess.Popen([*command, "--run-dir", str(run)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(
+        [*command, "--run-dir", str(run)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("round    1  success"):

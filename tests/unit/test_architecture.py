@@ -28,7 +28,8 @@ ALLOWED = {
     "engines.scripted": BELOW | {"chat", "engines.base"},
     "domains.base": BELOW,
     "rollouts": BELOW | {"chat", "domains.base", "engines.base"},
-    "gate": BELOW | {"domains.base", "rewards"},
+    "near": BELOW | {"matching"},
+    "gate": BELOW | {"domains.base", "rewards", "near"},
     "store": BELOW | {"config"},
 }
 

@@ -6,9 +6,11 @@ from collections import Counter
 
 import pytest
 
+from genenv.domains.base import Step
 from genenv.domains.tool_use import ToolUse
-from genenv.gate import Gate
-from genenv.types import Candidate, Sample, Score, Task
+from genenv.gate import Gate, gives_away
+from genenv.near import digest
+from genenv.types import Candidate, Sample, Score, Task, Verdict
 
 
 def spec(name: str = "play_song", distractors: tuple[str, ...] = (), **arguments: object) -> dict:
@@ -171,3 +173,146 @@ def test_every_seed_and_heldout_task_is_proven() -> None:
     assert set(reasons) <= {"admitted", "duplicate"}
     assert reasons["admitted"] > 190
     assert all(gate.judge(t).reason in ("admitted", "duplicate") for t in domain.heldout(100, 5))
+
+
+class Judged(ToolUse):
+    """A domain whose scores come from a function of the answer's text and the number of the attempt."""
+
+    def __init__(self, judge: object, repeats: int = 1) -> None:
+        super().__init__()
+        self.repeats = repeats
+        self._judge = judge
+        self._attempts = 0
+
+    def episode(self, task: Task) -> object:
+        outer = self
+
+        class Episode:
+            def step(self, text: str) -> Step:
+                outer._attempts += 1
+                return Step(score=Score(outer._judge(text, outer._attempts), "said so"))
+
+            def close(self) -> None:
+                pass
+
+        return Episode()
+
+
+REFERENCE = '<tool_call>{"name":"play_song","arguments":{"title":"Echoes"}}</tool_call>'
+
+
+def right(text: str) -> float:
+    return float(text == REFERENCE)
+
+
+def test_a_score_that_changes_is_unstable() -> None:
+    """A reference that passes first and fails later, and a wrong answer that passes at a second look."""
+    proof = 0
+
+    def count(text: str, attempt: int) -> float:
+        nonlocal proof
+        proof = attempt
+        return right(text)
+
+    assert verdict(spec(title="Echoes"), Gate(Judged(count))) == "admitted"
+    # the last two attempts are the repetition
+    assert verdict(spec(title="Echoes"), Gate(Judged(lambda t, n: right(t) if n < proof - 1 else 0.0))) == "unstable"
+    assert verdict(spec(title="Echoes"), Gate(Judged(lambda t, n: right(t) if n < proof else 0.5))) == "unstable"
+    late = Judged(lambda t, n: right(t) if n < proof + 6 else 0.0, repeats=5)
+    assert verdict(spec(title="Echoes"), Gate(late)) == "unstable"
+
+
+def test_what_cannot_be_run_is_not_taken_for_a_wrong_answer() -> None:
+    def fails(text: str, attempt: int) -> float | None:
+        return None if attempt == 3 else right(text)
+
+    assert verdict(spec(title="Echoes"), Gate(Judged(fails))) == "unscored"
+
+    def raises(text: str, attempt: int) -> float:
+        raise OSError("gone")
+
+    _, rejected = Gate(Judged(raises)).admit(candidate(spec(title="Echoes")))
+    assert (rejected.reason, rejected.detail) == ("reference_fails", "environment error: OSError: gone")
+
+
+def test_a_coin_tossed_by_the_answer_is_caught() -> None:
+    """It is the same every time, so only the number of wrong answers shows it."""
+    reasons = Counter()
+    for salt in range(60):
+
+        def toss(text: str, attempt: int, salt: int = salt) -> float:
+            return float(digest(text, str(salt)) % 2)
+
+        reasons[verdict(spec(title="Echoes"), Gate(Judged(toss)))] += 1
+    assert reasons["admitted"] == 0
+    assert reasons["reference_fails"] > 15
+    assert reasons["null_passes"] > 15
+
+
+@pytest.mark.parametrize(
+    ("request_text", "reference", "expected"),
+    [
+        ("The capital of France is Paris. What is it?", ["Paris"], True),
+        ("Spell PARIS backwards", ["paris"], True),
+        ("Which is larger, Parisian or Paris-like?", ["parisia"], False),  # part of a word
+        ("What is 3 + 4 - 7?", ["7"], False),  # too short to tell
+        ("Is it true that 7 is prime?", ["true"], False),  # an offer, not a gift
+        ("Say: first this,   then\nthat", ["first this, then that"], True),
+        ("Go to the fridge and open it", ["go to the fridge", "open it"], True),
+        ("Go to the fridge", ["go to the fridge", "take the apple"], False),  # a part of the solution
+        ("anything", [], False),
+    ],
+)
+def test_what_gives_the_answer_away(request_text: str, reference: list[str], expected: bool) -> None:
+    assert gives_away(request_text, reference) == expected
+
+
+def test_a_task_that_does_not_fit_is_told_apart() -> None:
+    gate = Gate(ToolUse(), fits=lambda task: len(task.tools) < 2)
+    assert verdict(spec(title="Echoes", distractors=("set_volume",)), gate) == "too_long"
+    assert verdict(spec(title="Echoes"), gate) == "admitted"
+
+
+def test_a_rewording_is_a_duplicate_and_another_number_joins_the_cluster() -> None:
+    gate = Gate(ToolUse(request="written"))
+    first = {**spec(title="Echoes", volume=30), "request": "Please play the song Echoes at a volume of 30 for me"}
+    task, verdict_ = gate.admit(candidate(first))
+    assert verdict_.cluster == task.id
+    again = {**first, "request": "Please play me the song Echoes at a volume of 30 for me"}
+    assert verdict(again, gate) == "duplicate"
+    other = {**spec(title="Echoes", volume=31), "request": first["request"].replace("30", "31")}
+    assert gate.admit(candidate(other))[1] == Verdict("admitted", "", task.id)
+    assert verdict({**other, "request": "So p" + other["request"][8:]}, gate) == "duplicate"
+
+
+def test_a_rewording_of_an_evaluation_task_is_contamination() -> None:
+    domain = ToolUse(request="written")
+    text = "Please play the song Echoes at a volume of 30 for me"
+    held = domain.build({**spec(title="Echoes", volume=30), "request": text})
+    gate = Gate(domain, heldout=[held])
+    assert verdict({**spec(title="Echoes", volume=30), "request": text + " now"}, gate) == "contamination"
+    assert verdict({**spec(title="Echoes"), "request": text}, gate) == "contamination"  # whatever the answer
+    # the same pattern with another number is not the evaluation task
+    assert verdict({**spec(title="Echoes", volume=31), "request": text.replace("30", "31")}, gate) == "admitted"
+    assert gate.contaminated(held)
+
+
+def test_the_order_of_verdicts_does_not_depend_on_the_process() -> None:
+    """A gate that is filled again from what was admitted gives the same verdicts and clusters."""
+    domain = ToolUse()
+    specs = [s.spec for s in domain.seeds(150, 4)]
+    specs += [spec("set_volume", level=i) for i in range(20)]
+    first = Gate(domain)
+    verdicts = [first.admit(candidate(s)) for s in specs]
+    for cut in (50, 160):
+        again = Gate(domain)
+        for task, v in verdicts[:cut]:
+            if v.admitted:
+                again.add(task)
+        assert [again.admit(candidate(s)) for s in specs[cut:]] == verdicts[cut:]
+
+
+def test_a_domain_with_written_requests_makes_its_own_seeds() -> None:
+    domain = ToolUse(request="written")
+    assert all(verdict(s.spec, Gate(domain)) == "admitted" for s in domain.seeds(8, 1))
+    assert len(domain.heldout(4, 1)) == 4

@@ -79,3 +79,15 @@ class Domain(Protocol):
         ...
 
     def episode(self, task: Task) -> Episode: ...
+
+
+PURE_REPEATS = 1
+
+
+def repeats(domain: Domain) -> int:
+    """How often the gate repeats its proof to see whether the verdict stays the same.
+
+    A domain whose score is a function of task and answer needs no more than a look, which catches episodes that leak
+    state into each other. One that runs code which others wrote sets `repeats` to a number that makes chance visible.
+    """
+    return int(getattr(domain, "repeats", PURE_REPEATS))

@@ -60,16 +60,22 @@ class _Line(CheckerSpec):
 
 
 class PythonChecker:
-    """The domain. `tasks` is the user's JSONL file; the sandbox is shared by all episodes and closed by its owner."""
+    """The domain. `tasks` is the user's JSONL file; the sandbox is shared by all episodes and closed by its owner.
+
+    Without a file there are no seeds, and specifications may be of any family and have a `split`: for looking at files.
+    """
 
     name = "python_checker"
+    repeats = 8
+    """Checkers are foreign code: one that tosses a coin by clock or entropy passes the gate once in 2^16."""
 
-    def __init__(self, tasks: Path, sandbox: Sandbox | None = None) -> None:
+    def __init__(self, tasks: Path | None, sandbox: Sandbox | None = None) -> None:
         self.sandbox = sandbox or Sandbox()
-        lines = _read(tasks)
+        self._any = tasks is None
+        lines = _read(tasks) if tasks is not None else []
         self._train = [x for x in lines if x.split == "train"]
         self._heldout = [x for x in lines if x.split == "heldout"]
-        if not self._train:
+        if tasks is not None and not self._train:
             raise InputError(f'{tasks}: expected at least one task that is not "heldout", found none')
         self.families = tuple(dict.fromkeys(x.family for x in self._train))
 
@@ -87,15 +93,16 @@ class PythonChecker:
     # -- the simulator's side ----------------------------------------------------------------------------------
 
     def simulator_chat(
-        self, example: Seed, success: float | None, direction: Direction, seed: int
+        self, example: Seed, success: float | None, direction: Direction, seed: int, target: Seed | None = None
     ) -> tuple[Chat, Json]:
+        family = example.family if target is None else target.family
         solved = "unknown" if success is None else f"{round(100 * success)}%"
         text = (
             f"Example: {json.dumps(dict(example.spec), separators=(',', ':'), ensure_ascii=False)}\n"
-            f"Family: {example.family}. Solved: {solved}. Write a new task, {direction}."
+            f"Family: {family}. Solved: {solved}. Write a new task, {direction}."
         )
         properties: dict[str, Json] = {
-            "family": {"const": example.family},
+            "family": {"const": family},
             "prompt": {"type": "string", "minLength": 1, "maxLength": MAX_PROMPT},
             "reference": {"type": "string", "minLength": 1, "maxLength": MAX_REFERENCE},
             "checker": {"type": "string", "minLength": 1, "maxLength": MAX_CHECKER},
@@ -108,12 +115,16 @@ class PythonChecker:
         }
         return Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text))), schema
 
+    def direction(self, example: Seed, other: Seed) -> Direction:
+        """A specification does not tell how hard its task is."""
+        return "similar"
+
     def build(self, spec: Mapping[str, Json]) -> Task:
         try:
-            parsed = CheckerSpec.model_validate(spec)
+            parsed = (_Line if self._any else CheckerSpec).model_validate(spec)
         except ValidationError as error:
             raise SpecError("schema", _first(error)) from None
-        if parsed.family not in self.families:
+        if not self._any and parsed.family not in self.families:
             raise SpecError("schema", f"family: unknown family {parsed.family!r}")
         return self._task(parsed, "simulator")
 

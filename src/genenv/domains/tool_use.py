@@ -101,10 +101,14 @@ class ToolUse:
         """A valid specification with `calls` calls over `functions`."""
         chosen = self._choose(calls, functions, rng)
         distractors = self._distractors({f.name for f in chosen}, functions, rng.randint(0, 4), rng)
-        return {
-            "calls": [random_call(f, rng).as_json() for f in chosen],
+        made = [random_call(f, rng) for f in chosen]
+        spec: dict[str, Json] = {
+            "calls": [c.as_json() for c in made],
             "distractors": [f.name for f in distractors],
         }
+        if self.request == "written":
+            spec["request"] = render_request(made, self.catalogue)
+        return spec
 
     def _choose(self, count: int, functions: Sequence[Function], rng: random.Random) -> list[Function]:
         """`count` functions for calls: half of the time from one field, and seldom the same one twice."""
