@@ -248,6 +248,7 @@ class CoEvolution:
         useful = [g for g in this.groups if has_signal(g)]
         random.Random(self._key(this, "shuffle")).shuffle(useful)
         loss = Loss(config.loss, config.clip)
+        lr = config.lr * (1.0 - (1.0 - config.lr_final) * (this.number - 1) / max(1, self.config.rounds - 1))
         norms, kls, ratios, clipped = [], [], [], []
         steps = min(config.steps, len(useful)) if config.train else 0
         for step in range(steps):
@@ -257,10 +258,11 @@ class CoEvolution:
                 data = anchored.data
                 kls.append(anchored.kl)
             stats = self.agent.forward_backward(data, loss)
-            norms.append(self.agent.optim_step(AdamParams(config.lr)))
+            norms.append(self.agent.optim_step(AdamParams(lr)))
             ratios.append(stats.ratio)
             clipped.append(stats.clipped)
         this.metrics |= {
+            "agent_lr": lr,
             "agent_grad_norm": _mean(norms),
             "agent_kl": _mean(kls),
             "agent_ratio": _mean(ratios),

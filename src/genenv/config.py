@@ -96,6 +96,7 @@ class AgentConfig(Section):
     group_size: int = Field(8, ge=1)
     train: bool = True
     lr: float = Field(1e-3, gt=0)
+    lr_final: float = Field(1.0, ge=0, le=1, description="share of lr left in the last round; it falls linearly")
     loss: Literal["importance_sampling", "ppo"] = "ppo"
     clip: float = Field(0.2, gt=0)
     kl: float = Field(0.001, ge=0)
