@@ -101,13 +101,13 @@ class ToolUse:
         """A valid specification with `calls` calls over `functions`."""
         chosen = self._choose(calls, functions, rng)
         distractors = self._distractors({f.name for f in chosen}, functions, rng.randint(0, 4), rng)
-        calls = [random_call(f, rng) for f in chosen]
+        made = [random_call(f, rng) for f in chosen]
         spec: dict[str, Json] = {
-            "calls": [c.as_json() for c in calls],
+            "calls": [c.as_json() for c in made],
             "distractors": [f.name for f in distractors],
         }
         if self.request == "written":
-            spec["request"] = render_request(calls, self.catalogue)
+            spec["request"] = render_request(made, self.catalogue)
         return spec
 
     def _choose(self, count: int, functions: Sequence[Function], rng: random.Random) -> list[Function]:
