@@ -168,8 +168,10 @@ def train(
             display.trackers = open_trackers(settings, folder)
             try:
                 game.run(resume=resume, warn=lambda message: errors.print(f"warning: {message}", style="yellow"))
-            except (OSError, sqlite3.Error) as error:
+            except (OSError, sqlite3.Error, GenEnvError) as error:
                 game.store.close()
+                if isinstance(error, GenEnvError):
+                    raise
                 remedy = f"nothing before it is lost: genenv train {folder} --resume"
                 raise GenEnvError(f"the run stopped: {failure(error)}; {remedy}") from error
         report = write_report(game.store, folder / "report.html")
