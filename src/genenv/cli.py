@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from rich.table import Table
 
 from genenv import __version__
 from genenv.config import Config, DomainConfig, EngineConfig, build_config, load_config
-from genenv.errors import EngineError, GenEnvError, InputError
+from genenv.errors import GenEnvError, InputError
 from genenv.types import Json, derive_seed
 
 app = typer.Typer(
@@ -43,9 +44,21 @@ def one_line_errors() -> Iterator[None]:
     except InputError as error:
         print(f"genenv: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
-    except (EngineError, GenEnvError) as error:
+    except GenEnvError as error:
         print(f"genenv: {error}", file=sys.stderr)
         raise typer.Exit(1) from None
+    except BrokenPipeError:
+        raise
+    except (OSError, sqlite3.Error) as error:
+        print(f"genenv: {failure(error)}", file=sys.stderr)
+        raise typer.Exit(1) from None
+
+
+def failure(error: Exception) -> str:
+    """What the machine says, on one line: a full disk, a file that is gone, a locked database."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror + (f": {error.filename}" if error.filename else "")
+    return " ".join(str(error).split()) or type(error).__name__
 
 
 def emit(document: Json) -> None:
@@ -63,8 +76,8 @@ def quiet_libraries() -> None:
 class Display:
     """A progress bar with the figures that a person watches: success, band, admission, speed."""
 
-    def __init__(self, rounds: int, done: int, trackers: list[Any]) -> None:
-        self._trackers = trackers
+    def __init__(self, rounds: int, done: int) -> None:
+        self.trackers: list[Any] = []
         self._heldout: float | None = None
         self._started = time.monotonic()
         self._tokens = 0
@@ -115,7 +128,7 @@ class Display:
         if not errors.is_terminal:
             print(f"round {m['round']:>4}  {line}", file=sys.stderr, flush=True)
         numbers = flat(m)
-        for tracker in self._trackers:
+        for tracker in self.trackers:
             tracker(m["round"], numbers)
 
 
@@ -132,7 +145,7 @@ def train(
     with one_line_errors():
         from genenv.report import summary, write_report
         from genenv.session import new_run, resumed_run
-        from genenv.trackers import open_trackers
+        from genenv.trackers import open_trackers, require_trackers
 
         folder = config if resume else run_dir
         if resume:
@@ -149,10 +162,18 @@ def train(
         if not resume and (folder / "run.sqlite").exists():
             raise InputError(f"{folder} already holds a run: resume it with --resume, or choose another --run-dir")
         quiet_libraries()
-        trackers = open_trackers(settings, folder)
-        with Display(settings.rounds, done, trackers) as display:
+        require_trackers(settings)
+        with Display(settings.rounds, done) as display:
             game = resumed_run(folder, display) if resume else new_run(settings, folder, display)
-            game.run(resume=resume, warn=lambda message: errors.print(f"warning: {message}", style="yellow"))
+            display.trackers = open_trackers(settings, folder)
+            try:
+                game.run(resume=resume, warn=lambda message: errors.print(f"warning: {message}", style="yellow"))
+            except (OSError, sqlite3.Error, GenEnvError) as error:
+                game.store.close()
+                if isinstance(error, GenEnvError):
+                    raise
+                remedy = f"nothing before it is lost: genenv train {folder} --resume"
+                raise GenEnvError(f"the run stopped: {failure(error)}; {remedy}") from error
         report = write_report(game.store, folder / "report.html")
         if as_json:
             emit(summary(game.store) | {"run": str(folder), "report": str(report)})
@@ -193,6 +214,8 @@ def evaluate(
         if checkpoint is not None:
             agent.load_state(checkpoint[1] / "agent")
         heldout = domain.heldout(tasks, derive_seed("heldout"))
+        if not heldout:
+            raise InputError(f"{subject}: its domain, {domain.name}, has no held-out tasks")
         settings = PlayConfig(rollouts, config.agent.max_tokens, config.agent.max_turns, temperature)
         attempts = play(agent, engine.chat, domain, heldout, settings, derive_seed(seed, "eval"))
         scores: dict[str, list[float]] = {}
@@ -219,6 +242,8 @@ def evaluate(
                 print(f"{family:<12} {100 * fmean(values):5.1f} %")
             detail = f"{len(heldout)} tasks x {rollouts}, {malformed} malformed, {unscored} unscored"
             print(f"{'all':<12} {100 * score:5.1f} %   {detail}")
+        if unscored:
+            errors.print(f"warning: {unscored} attempts could not be scored and count as wrong", style="yellow")
 
 
 @app.command()
@@ -292,27 +317,34 @@ def gate(
 @app.command()
 def score(
     tasks: Annotated[Path, typer.Argument(help="JSONL of specifications, each with an optional id.")],
-    outputs: Annotated[Path, typer.Argument(help='JSONL of {"id": ..., "output": "..."}.')],
+    outputs: Annotated[Path, typer.Argument(help='JSONL of {"id": ..., "output": "..."}, or "error" for none.')],
     domain: Annotated[str, typer.Option(help="The domain of the tasks.")] = "tool_use",
     catalogue: Catalogue = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Score recorded outputs: score, extracted answer and reason a line; every task counts."""
     with one_line_errors():
-        from genenv.scoring import score_file
+        from genenv.scoring import MISSING, score_file
         from genenv.session import make_domain
 
         lines = score_file(make_domain(_domain_config(domain, catalogue)), tasks, outputs)
         mean = fmean(x.score.value or 0.0 for x in lines)
         unscored = sum(x.score.value is None for x in lines)
+        malformed = sum(x.score.reason.startswith("malformed") for x in lines)
+        missing = [x.id for x in lines if x.score.reason == MISSING]
+        if unscored or missing:
+            found = [f"{unscored} could not be scored"] if unscored else []
+            found += [f"{len(missing)} have no output ({', '.join(missing[:5])})"] if missing else []
+            errors.print(f"warning: {', '.join(found)}; all of them count as wrong", style="yellow", soft_wrap=True)
         if as_json:
-            emit({"score": mean, "tasks": len(lines), "unscored": unscored,
+            emit({"score": mean, "tasks": len(lines), "unscored": unscored, "malformed": malformed, "missing": missing,
                   "lines": [{"id": x.id, **asdict(x.score)} for x in lines]})  # fmt: skip
             return
         for x in lines:
             value = "unscored" if x.score.value is None else f"{x.score.value:g}"
             print(f"{x.id}\t{value}\t{json.dumps(x.score.answer, ensure_ascii=False)}\t{x.score.reason}")
-        print(f"score {mean:.4f} over {len(lines)} tasks, {unscored} unscored", file=sys.stderr)
+        counts = f"{malformed} malformed, {len(missing)} missing, {unscored} unscored"
+        print(f"score {mean:.4f} over {len(lines)} tasks, {counts}", file=sys.stderr)
 
 
 @app.command()

@@ -163,7 +163,7 @@ RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a TOML file, apply `a.b=c` overrides. Raises InputError naming file, section and key."""
     try:
-        raw = tomllib.loads(path.read_text("utf-8"))
+        raw = tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 from genenv.domains.base import Domain, SpecError
 from genenv.errors import InputError
+from genenv.files import MAX_RECORD, read_lines, read_records
 from genenv.gate import Gate
 from genenv.parsing import parse_json_object
 from genenv.types import Json, Score, Task, Verdict
+
+MISSING = "missing output"
 
 
 @dataclass(frozen=True)
@@ -30,23 +33,15 @@ class ScoreLine:
     score: Score
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(line number, text) of the non-empty lines. Raises InputError if there are none."""
-    try:
-        lines = [(n, x) for n, x in enumerate(path.read_text("utf-8").splitlines(), 1) if x.strip()]
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: expected UTF-8, found {error.reason} at byte {error.start}") from None
-    if not lines:
-        raise InputError(f"{path}: expected at least one JSON record, found none")
-    return iter(lines)
-
-
 def gate_file(domain: Domain, path: Path) -> Iterator[GateLine]:
     """Every line gets exactly one verdict; earlier lines are known to later ones."""
     gate = Gate(domain)
-    for number, text in read_lines(path):
+    empty = True
+    for number, text in read_records(path):
+        empty = False
+        if text is None:
+            yield GateLine(number, Verdict("too_long", f"more than {MAX_RECORD:,} bytes"), None)
+            continue
         try:
             task = domain.build(parse_json_object(text))
         except SpecError as error:
@@ -55,6 +50,8 @@ def gate_file(domain: Domain, path: Path) -> Iterator[GateLine]:
             yield GateLine(number, Verdict("unparsable", str(error)), None)
         else:
             yield GateLine(number, gate.judge(task), task.id)
+    if empty:
+        raise InputError(f"{path}: expected at least one JSON record, found none")
 
 
 def read_tasks(domain: Domain, path: Path) -> dict[str, Task]:
@@ -73,20 +70,24 @@ def read_tasks(domain: Domain, path: Path) -> dict[str, Task]:
     return tasks
 
 
-def read_outputs(path: Path) -> dict[str, str]:
-    """Recorded outputs: `{"id": ..., "output": "..."}` a line. Raises InputError with the line."""
-    outputs: dict[str, str] = {}
+def read_outputs(path: Path) -> dict[str, str | Score]:
+    """Recorded outputs: `{"id": ..., "output": "..."}` a line, or `{"id": ..., "error": "..."}` where there was none.
+
+    Raises InputError with the line.
+    """
+    outputs: dict[str, str | Score] = {}
     for number, text in read_lines(path):
         try:
             record: dict[str, Json] = parse_json_object(text)
         except ValueError as error:
             raise InputError(f"{path}:{number}: {error}") from None
-        if "id" not in record or not isinstance(record.get("output"), str):
+        failed = isinstance(record.get("error"), str) and "output" not in record
+        if "id" not in record or not (failed or isinstance(record.get("output"), str)):
             raise InputError(f'{path}:{number}: expected {{"id": ..., "output": "..."}}')
         key = str(record["id"])
         if key in outputs:
             raise InputError(f"{path}:{number}: id {key!r} occurs twice")
-        outputs[key] = record["output"]
+        outputs[key] = Score(None, f"error: {record['error']}") if failed else record["output"]
     return outputs
 
 
@@ -96,7 +97,9 @@ def score_file(domain: Domain, tasks_path: Path, outputs_path: Path) -> list[Sco
     if unknown := outputs.keys() - tasks.keys():
         raise InputError(f"{outputs_path}: id {min(unknown)!r} is not in {tasks_path}")
     gate = Gate(domain)
-    return [
-        ScoreLine(key, gate.execute(task, [outputs[key]]) if key in outputs else Score(0.0, "missing output"))
-        for key, task in tasks.items()
-    ]
+
+    def score(key: str, task: Task) -> Score:
+        output = outputs.get(key, Score(0.0, MISSING))
+        return gate.execute(task, [output]) if isinstance(output, str) else output
+
+    return [ScoreLine(key, score(key, task)) for key, task in tasks.items()]

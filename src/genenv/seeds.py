@@ -7,6 +7,7 @@ from pathlib import Path
 
 from genenv.domains.base import Domain, SpecError
 from genenv.errors import InputError
+from genenv.files import read_lines
 from genenv.parsing import parse_json_object
 from genenv.types import Seed
 
@@ -14,21 +15,14 @@ from genenv.types import Seed
 def load_seeds(path: Path, domain: Domain) -> list[Seed]:
     """Read a JSONL file of specifications. Raises InputError naming file and line."""
     seeds = []
-    try:
-        lines = path.read_text("utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the seeds {path}: {error}") from None
-    for number, line in enumerate(lines, 1):
-        if line.strip():
-            try:
-                spec = parse_json_object(line)
-                seeds.append(Seed(domain.build(spec).family, spec))
-            except SpecError as error:
-                raise InputError(f"{path}:{number}: not a {domain.name} specification: {error}") from None
-            except ValueError as error:
-                raise InputError(f"{path}:{number}: {error}") from None
-    if not seeds:
-        raise InputError(f"{path}: expected at least one seed specification, found none")
+    for number, line in read_lines(path):
+        try:
+            spec = parse_json_object(line)
+            seeds.append(Seed(domain.build(spec).family, spec))
+        except SpecError as error:
+            raise InputError(f"{path}:{number}: not a {domain.name} specification: {error}") from None
+        except ValueError as error:
+            raise InputError(f"{path}:{number}: {error}") from None
     return seeds
 
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from genenv.config import Config, build_config
-from genenv.errors import InputError
+from genenv.errors import GenEnvError, InputError
 from genenv.types import Candidate, Group, Json, Message, Sample, Task, Trajectory, Verdict, canonical
 
 SCHEMA = """
@@ -53,6 +53,9 @@ CREATE TABLE evaluations (
     PRIMARY KEY (round, task_id, member)
 );
 """
+VERSION = 0
+"""Of the tables above, kept in the database; a program reads its own only."""
+TABLES = ("rounds", "candidates", "tasks", "rollouts", "evaluations")
 KEEP = 2
 """Complete checkpoints kept; the one before the newest stays in case the newest is damaged later."""
 
@@ -101,8 +104,26 @@ class Store:
         self.folder = folder
         self._lock = lock
         self._db = sqlite3.connect(folder / "run.sqlite", isolation_level=None)
-        self._db.execute("PRAGMA journal_mode=WAL")
-        self._db.execute("PRAGMA synchronous=NORMAL")
+        try:
+            self._db.execute("PRAGMA journal_mode=WAL")
+            self._db.execute("PRAGMA synchronous=NORMAL")
+        except sqlite3.Error as error:
+            self.close()
+            raise InputError(f"{folder / 'run.sqlite'} cannot be opened: {error}") from None
+
+    def _must_be_readable(self) -> None:
+        """Raises InputError if the database or the configuration is not one of this version of the program."""
+        path = self.folder / "run.sqlite"
+        try:
+            (version,) = self._db.execute("PRAGMA user_version").fetchone()
+            tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+            if version != VERSION:
+                raise InputError(f"{path} has records of version {version}, this program reads version {VERSION}")
+            if missing := set(TABLES) - tables:
+                raise InputError(f"{path} is not the database of a run: it has no table {min(missing)}")
+            _ = self.config
+        except sqlite3.Error as error:
+            raise InputError(f"{path} cannot be read: {error}") from None
 
     # -- opening -----------------------------------------------------------------------------------------------
 
@@ -111,23 +132,47 @@ class Store:
         """A new run. Raises InputError if the folder already holds one."""
         if (folder / "run.sqlite").exists():
             raise InputError(f"{folder} already holds a run: resume it with --resume, or choose another --run-dir")
-        folder.mkdir(parents=True, exist_ok=True)
-        store = cls(folder, _take_lock(folder))
-        store._db.executescript(SCHEMA)
-        (folder / "config.json").write_text(config.model_dump_json(indent=2) + "\n", "utf-8")
+        made = not folder.exists()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock = _take_lock(folder)
+        except OSError as error:
+            raise InputError(f"cannot make the run folder {folder}: {error.strerror}") from None
+        try:
+            (folder / "config.json").write_text(config.model_dump_json(indent=2) + "\n", "utf-8")
+            store = cls(folder, lock)
+            with store._transaction() as db:
+                for statement in SCHEMA.split(";"):
+                    db.execute(statement)
+        except BaseException:
+            lock.close()
+            for name in ("config.json", "run.sqlite", "run.sqlite-wal", "run.sqlite-shm", "lock"):
+                (folder / name).unlink(missing_ok=True)
+            if made:
+                folder.rmdir()
+            raise
         return store
 
     @classmethod
     def resume(cls, folder: Path) -> Store:
         """An existing run, for writing."""
         _must_be_run(folder)
-        return cls(folder, _take_lock(folder))
+        return cls._opened(cls(folder, _take_lock(folder)))
 
     @classmethod
     def read(cls, folder: Path) -> Store:
         """An existing run, for reading; another process may be writing."""
         _must_be_run(folder)
-        return cls(folder, None)
+        return cls._opened(cls(folder, None))
+
+    @staticmethod
+    def _opened(store: Store) -> Store:
+        try:
+            store._must_be_readable()
+        except InputError:
+            store.close()
+            raise
+        return store
 
     def close(self) -> None:
         self._db.close()
@@ -137,7 +182,13 @@ class Store:
     @property
     def config(self) -> Config:
         path = self.folder / "config.json"
-        return build_config(json.loads(path.read_text("utf-8")), str(path))
+        try:
+            raw = json.loads(path.read_text("utf-8"))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{path} cannot be read: {error}") from None
+        if not isinstance(raw, dict):
+            raise InputError(f"{path}: expected the configuration as a JSON object")
+        return build_config(raw, str(path))
 
     # -- a round -----------------------------------------------------------------------------------------------
 
@@ -146,10 +197,11 @@ class Store:
         self._db.execute("BEGIN IMMEDIATE")
         try:
             yield self._db
+            self._db.execute("COMMIT")
         except BaseException:
-            self._db.execute("ROLLBACK")
+            if self._db.in_transaction:  # on a full disk SQLite has rolled back by itself
+                self._db.execute("ROLLBACK")
             raise
-        self._db.execute("COMMIT")
 
     def commit_round(
         self, number: int, records: Sequence[CandidateRecord], groups: Sequence[Group], metrics: Json, timing: Json
@@ -190,7 +242,7 @@ class Store:
     def rewind(self, number: int) -> None:
         """Forget every round after `number`."""
         with self._transaction() as db:
-            for table in ("rounds", "candidates", "tasks", "rollouts", "evaluations"):
+            for table in TABLES:
                 db.execute(f"DELETE FROM {table} WHERE round > ?", (number,))
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -279,6 +331,12 @@ class Store:
                 json.dump({"round": number, "files": files}, handle)
                 handle.flush()
                 os.fsync(handle.fileno())
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+            raise
+        except Exception as error:  # libraries report a full disk in many ways
+            shutil.rmtree(draft, ignore_errors=True)
+            raise GenEnvError(f"checkpoint {final.name} could not be written: {error}") from error
         except BaseException:
             shutil.rmtree(draft, ignore_errors=True)
             raise

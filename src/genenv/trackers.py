@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -23,14 +24,21 @@ def flat(metrics: Mapping[str, Json], prefix: str = "") -> dict[str, float]:
     return numbers
 
 
+def require_trackers(config: Config) -> None:
+    """Raises MissingExtraError, before anything is made, if one that the configuration asks for is not installed."""
+    wanted = [("tensorboard", config.log.tensorboard, "log.tensorboard = true")]
+    wanted.append(("wandb", config.log.wandb is not None, "log.wandb"))
+    for package, wish, key in wanted:
+        if wish and importlib.util.find_spec(package) is None:
+            raise MissingExtraError(package, package, key)
+
+
 def open_trackers(config: Config, folder: Path) -> list[Tracker]:
-    """Those that the configuration asks for. Raises MissingExtraError."""
+    """Those that the configuration asks for."""
     trackers: list[Tracker] = []
     if config.log.tensorboard:
-        try:
-            from torch.utils.tensorboard.writer import SummaryWriter
-        except ImportError:
-            raise MissingExtraError("tensorboard", "tensorboard", "log.tensorboard = true") from None
+        from torch.utils.tensorboard.writer import SummaryWriter
+
         writer = SummaryWriter(str(folder / "tensorboard"))
 
         def to_tensorboard(step: int, numbers: Mapping[str, float]) -> None:
@@ -40,10 +48,8 @@ def open_trackers(config: Config, folder: Path) -> list[Tracker]:
 
         trackers.append(to_tensorboard)
     if config.log.wandb is not None:
-        try:
-            import wandb
-        except ImportError:
-            raise MissingExtraError("wandb", "wandb", "log.wandb") from None
+        import wandb
+
         run = wandb.init(project=config.log.wandb, dir=folder, config=config.model_dump(mode="json"), resume="allow")
 
         def to_wandb(step: int, numbers: Mapping[str, float]) -> None:

@@ -6,13 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
-from planted import Levels
 from typer.testing import CliRunner, Result
 
 from genenv import cli, session
 from genenv.config import build_config
 from genenv.domains.tool_use import ToolUse
-from genenv.engines.scripted import ScriptedEngine
 from genenv.parsing import Call, format_tool_calls
 
 runner = CliRunner()
@@ -31,22 +29,6 @@ def refused(*arguments: object) -> str:
     assert len(lines) == 1
     assert "Traceback" not in result.stderr
     return lines[0]
-
-
-@pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions get scripted players on the planted domain instead of a model."""
-    from test_run import agent, simulator
-
-    monkeypatch.setattr(session, "make_engine", lambda config, seed: ScriptedEngine(agent, simulator))
-    monkeypatch.setattr(session, "make_domain", lambda config: Levels())
-
-
-@pytest.fixture
-def config_file(tmp_path: Path) -> Path:
-    path = tmp_path / "small.toml"
-    path.write_text("rounds = 3\n[simulator]\ntasks = 6\n[agent]\ngroup_size = 4\n[eval]\ntasks = 2\nrollouts = 2\n")
-    return path
 
 
 def test_train_report_tasks_eval_on_one_run(scripted: None, config_file: Path, tmp_path: Path) -> None:

@@ -240,25 +240,25 @@ def test_family_is_optional_and_blank_lines_are_skipped(tmp_path: Path, sandbox:
 @pytest.mark.parametrize(
     ("second", "message"),
     [
-        (b"{", "line 2: .*not JSON"),
-        (b"[]", "line 2: .*not a JSON object"),
-        (b'{"prompt": "a", "prompt": "b"}', "line 2: .*repeated key"),
-        (b'{"prompt": "a"}', "line 2: reference"),
-        (json.dumps({**SUM, "checkre": "x"}).encode(), "line 2: checkre"),
-        (json.dumps({**SUM, "split": "test"}).encode(), "line 2: split"),
-        (json.dumps(SUM).encode().replace(b"42", b"\xff", 1), "line 2: not UTF-8"),
+        (b"{", "2: .*not JSON"),
+        (b"[]", "2: .*not a JSON object"),
+        (b'{"prompt": "a", "prompt": "b"}', "2: .*repeated key"),
+        (b'{"prompt": "a"}', "2: reference"),
+        (json.dumps({**SUM, "checkre": "x"}).encode(), "2: checkre"),
+        (json.dumps({**SUM, "split": "test"}).encode(), "2: split"),
+        (json.dumps(SUM).encode().replace(b"42", b"\xff", 1), "2: expected UTF-8"),
     ],
 )
 def test_bad_line_is_named(tmp_path: Path, sandbox: Sandbox, second: bytes, message: str) -> None:
     path = tmp_path / "tasks.jsonl"
     path.write_bytes(json.dumps(SUM).encode() + b"\n" + second + b"\n")
-    with pytest.raises(InputError, match=f"tasks.jsonl, {message}") as error:
+    with pytest.raises(InputError, match=f"tasks.jsonl:{message}") as error:
         PythonChecker(path, sandbox)
     assert "\n" not in str(error.value)
 
 
 def test_missing_and_empty_files_are_named(tmp_path: Path, sandbox: Sandbox) -> None:
-    with pytest.raises(InputError, match=r"no\.jsonl: cannot be read"):
+    with pytest.raises(InputError, match=r"cannot read .*no\.jsonl"):
         PythonChecker(tmp_path / "no.jsonl", sandbox)
     with pytest.raises(InputError, match="expected at least one task"):
         PythonChecker(write(tmp_path / "t.jsonl", HELDOUT), sandbox)

@@ -24,6 +24,7 @@ import jsonschema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from genenv.errors import InputError
+from genenv.files import read_lines
 from genenv.parsing import Call, parse_json_object
 from genenv.types import Json
 
@@ -69,11 +70,9 @@ class Function(BaseModel):
 Catalogue = Mapping[str, Function]
 
 
-def _read(lines: Iterable[str], source: str) -> Catalogue:
+def _read(lines: Iterable[tuple[int, str]], source: str) -> Catalogue:
     catalogue: dict[str, Function] = {}
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
+    for number, line in lines:
         try:
             record = parse_json_object(line)
             record = {**record.pop("function", {}), **{k: v for k, v in record.items() if k != "type"}}
@@ -97,17 +96,14 @@ def _read(lines: Iterable[str], source: str) -> Catalogue:
 def builtin_catalogue() -> Catalogue:
     """The 84 functions over 14 fields that ship with the package."""
     file = resources.files("genenv.domains") / "data" / "catalogue.jsonl"
-    return _read(file.read_text("utf-8").splitlines(), "catalogue.jsonl")
+    return _read(enumerate(file.read_text("utf-8").splitlines(), 1), "catalogue.jsonl")
 
 
 def load_catalogue(path: Path | None) -> Catalogue:
     """A user's functions, or the built-in ones. Raises InputError naming file and line."""
     if path is None:
         return builtin_catalogue()
-    try:
-        return _read(path.read_text("utf-8").splitlines(), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the function catalogue {path}: {error}") from None
+    return _read(read_lines(path), str(path))
 
 
 _FIRST_DAY = date(2026, 1, 1)

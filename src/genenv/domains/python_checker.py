@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from genenv.domains.base import SpecError, Step
 from genenv.errors import InputError, MissingExtraError
+from genenv.files import read_lines
 from genenv.parsing import parse_json_object
 from genenv.sandbox import Outcome, Sandbox
 from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
@@ -187,22 +188,14 @@ class CheckerEpisode:
 
 
 def _read(path: Path) -> list[_Line]:
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     lines = []
-    for number, raw in enumerate(content.split(b"\n"), 1):
-        if not raw.strip():
-            continue
+    for number, text in read_lines(path):
         try:
-            lines.append(_Line.model_validate(parse_json_object(raw.decode())))
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}, line {number}: not UTF-8 at byte {error.start}") from None
+            lines.append(_Line.model_validate(parse_json_object(text)))
         except ValidationError as error:
-            raise InputError(f"{path}, line {number}: {_first(error)}") from None
+            raise InputError(f"{path}:{number}: {_first(error)}") from None
         except ValueError as error:
-            raise InputError(f"{path}, line {number}: expected a JSON object, found: {error}") from None
+            raise InputError(f"{path}:{number}: expected a JSON object, found: {error}") from None
     return lines
 
 
