@@ -274,8 +274,9 @@ class ToolUse:
         """One call dropped, one doubled, one renamed; in the last call an argument dropped, and one changed."""
         calls = _target(task)
         rng = random.Random(task.id)
-        *rest, last = calls
-        damaged: list[list[Call]] = [rest, [*calls, last], [*rest, Call(last.name + "_", last.arguments)]]
+        last = calls[-1]
+        rest, whole = format_tool_calls(calls[:-1]), format_tool_calls([last])
+        damaged = [rest, rest + whole + whole, rest + format_tool_calls([Call(last.name + "_", last.arguments)])]
         if last.arguments:
             name = rng.choice(sorted(last.arguments))
             schema = self.catalogue[last.name].properties[name]
@@ -284,9 +285,9 @@ class ToolUse:
             fewer = Call(last.name, {k: v for k, v in last.arguments.items() if k != name})
             # leaving out an argument that equals its default is no damage
             if not self._same([last], [fewer]):
-                damaged.append([*rest, fewer])
-            damaged.append([*rest, next(c for c in changed if not self._same([last], [c]))])
-        return [[format_tool_calls(d)] for d in damaged]
+                damaged.append(rest + format_tool_calls([fewer]))
+            damaged.append(rest + format_tool_calls([next(c for c in changed if not self._same([last], [c]))]))
+        return [[text] for text in damaged]
 
     def episode(self, task: Task) -> ToolEpisode:
         return ToolEpisode(task)
