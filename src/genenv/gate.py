@@ -16,13 +16,12 @@ applies, in the order of REASONS. What counts as the same, a rewording or merely
 
 from __future__ import annotations
 
-import random
-import re
-import string
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
 from genenv.domains.base import Domain, SpecError, repeats
 from genenv.errors import GenEnvError
+from genenv.matching import contains_words
 from genenv.near import Known, Print, fingerprint
 from genenv.rewards import SOLVED
 from genenv.types import Candidate, Score, Task, Verdict
@@ -47,7 +46,7 @@ LEAK_CHARACTERS = 4
 """A shorter reference may stand in its request: `7` is in every other sum."""
 NO_LEAK = frozenset({"true", "false", "none", "null"})
 """Answers that a request offers to choose from, rather than gives away."""
-NONSENSE = 8
+_LETTERS = str.maketrans("0123456789abcdef", "bcdfghklmnprstvw")
 
 
 def user_turns(task: Task) -> list[str]:
@@ -60,21 +59,17 @@ def gives_away(request: str, reference: Sequence[str]) -> bool:
     text = " ".join(request.split()).casefold()
     turns = [" ".join(turn.split()).casefold() for turn in reference]
     return bool(turns) and all(
-        len(turn) >= LEAK_CHARACTERS
-        and turn not in NO_LEAK
-        and turn in text
-        and re.search(rf"(?<!\w){re.escape(turn)}(?!\w)", text) is not None
-        for turn in turns
+        len(turn) >= LEAK_CHARACTERS and turn not in NO_LEAK and contains_words(text, turn) for turn in turns
     )
 
 
-def nonsense(task: Task) -> list[str]:
+def nonsense(task: Task, count: int) -> list[str]:
     """Random lower-case words of several lengths, the same for the same task: right for no honest task.
 
     A checker that tosses a coin by its answer, which no repetition shows, is caught by their number.
     """
-    rng = random.Random(task.id)
-    return ["".join(rng.choices(string.ascii_lowercase, k=7 + i)) for i in range(NONSENSE)]
+    letters = hashlib.shake_256(task.id.encode()).hexdigest(10 * count).translate(_LETTERS)
+    return [letters[20 * i :][: 7 + i % 8] for i in range(count)]
 
 
 class Gate:
@@ -93,12 +88,12 @@ class Gate:
         for task in heldout:
             self._remember(self._heldout, task)
 
-    def _print(self, task: Task) -> Print:
+    def _print(self, task: Task, reference: Sequence[str]) -> Print:
         # solved examples come first in some prompts; the last message is the request itself
-        return fingerprint(user_turns(task)[-1], self._domain.reference(task))
+        return fingerprint(user_turns(task)[-1], reference)
 
     def _remember(self, known: Known, task: Task) -> str:
-        mark = self._print(task)
+        mark = self._print(task, self._domain.reference(task))
         return known.add(mark, task.id, known.leader(mark))
 
     def add(self, task: Task) -> str:
@@ -107,7 +102,7 @@ class Gate:
 
     def contaminated(self, task: Task) -> bool:
         """Whether the task is one of the evaluation set, or a rewording of one."""
-        return self._touches_heldout(self._print(task))
+        return self._touches_heldout(self._print(task, self._domain.reference(task)))
 
     def _touches_heldout(self, mark: Print) -> bool:
         return self._heldout.same_request(mark) or self._heldout.reworded(mark, self._heldout.leader(mark))
@@ -124,24 +119,27 @@ class Gate:
 
     def judge(self, task: Task) -> Verdict:
         """The verdict on a built task; an admitted one becomes known."""
-        mark = self._print(task)
+        reference = self._domain.reference(task)
+        mark = self._print(task, reference)
         leader = self._known.leader(mark)
-        reason, detail = self._prove(task) or (self._compare(mark, leader), "")
+        reason, detail = self._prove(task, reference) or (self._compare(mark, leader), "")
         if reason == "admitted":
             leader = self._known.add(mark, task.id, leader)
         return Verdict(reason, detail, leader or task.id)
 
-    def _prove(self, task: Task) -> tuple[str, str] | None:
+    def _prove(self, task: Task, reference: Sequence[str]) -> tuple[str, str] | None:
         if not self._fits(task):
             return "too_long", ""
         requests = user_turns(task)
-        reference = self._domain.reference(task)
         if gives_away("\n".join(requests), reference):
             return "leak", ""
         score = self.execute(task, reference)
         if score.value is None or score.value < SOLVED:
             return "reference_fails", score.reason
-        null = [[answer] for answer in dict.fromkeys(["", "\n".join(requests), requests[-1], *nonsense(task)])]
+        null = [
+            [answer]
+            for answer in dict.fromkeys(["", "\n".join(requests), requests[-1], *nonsense(task, self._repeats)])
+        ]
         wrong: list[tuple[str, Sequence[str]]] = [("null_passes", turns) for turns in null]
         wrong += [("perturbed_passes", turns) for turns in self._domain.perturbed(task)]
         for reason, turns in wrong:

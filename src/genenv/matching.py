@@ -45,6 +45,7 @@ from genenv.parsing import Call, shorten
 from genenv.types import Json
 
 Schema = Mapping[str, Json]
+_NO_SCHEMA: Schema = {}
 
 # -- structured values -----------------------------------------------------------------------------------------
 
@@ -232,6 +233,76 @@ def equal_arguments(target: Mapping[str, Json], answer: Mapping[str, Json], sche
     return equal_values(target, answer, schema)
 
 
+@dataclass(frozen=True)
+class _Flat:
+    """An object schema whose properties stand alone, as nearly all of functions do: its forms need no search."""
+
+    schema: Schema
+    numeric: frozenset[str]
+    properties: Mapping[str, Schema]
+    defaults: Mapping[str, Hashable]
+
+
+_COMPOUND = {"$ref", "allOf", "anyOf", "oneOf"}
+_FLAT: dict[int, _Flat | None] = {}
+_KEPT: list[Schema] = []
+"""Schemas in `_FLAT`, so that no other object gets the same id."""
+
+
+def _flat(schema: Schema) -> _Flat | None:
+    """What `_object_form` would find out about `schema` for every value; None where it depends on the value."""
+    if (key := id(schema)) in _FLAT:
+        return _FLAT[key]
+    if len(_KEPT) >= 4096:
+        _FLAT.clear()
+        _KEPT.clear()
+    properties = _mapping(schema.get("properties"))
+    plain = not _COMPOUND & schema.keys() and not isinstance(schema.get("additionalProperties"), Mapping)
+    plain = plain and all(isinstance(p, Mapping) and not _COMPOUND & p.keys() for p in properties.values())
+    found = None
+    if plain:
+        required = _strings(schema.get("required"))
+        number = {k for k, p in properties.items() if _form(0, [p], schema) == ("any number", 0)}
+        defaults = {
+            k: _form(p["default"], [p], schema, 1)
+            for k, p in properties.items()
+            if "default" in p and k not in required
+        }
+        found = _Flat(schema, frozenset(number), properties, defaults)
+    _KEPT.append(schema)
+    _FLAT[key] = found
+    return found
+
+
+def _arguments_form(arguments: Mapping[str, Json], schema: Schema) -> Hashable:
+    """The same as `_form`, sooner where the schema is flat."""
+    flat = _flat(schema) if isinstance(schema, Mapping) else None
+    if flat is None or not isinstance(arguments, Mapping):
+        return _form(arguments, [schema], schema)
+    entries: list[tuple[str, Hashable]] = [(k, f) for k, f in flat.defaults.items() if k not in arguments]
+    for key, value in arguments.items():
+        kind = type(value)
+        if kind is str:
+            entries.append((key, ("string", value)))
+        elif kind is int:
+            entries.append((key, ("any number" if key in flat.numeric else "integer", value)))
+        else:
+            below = [flat.properties[key]] if key in flat.properties else []
+            entries.append((key, _form(value, below, schema)))
+    return ("object", frozenset(entries))
+
+
+def contains_words(text: str, words: str) -> bool:
+    """Whether `words` stands in `text` as it is and is not a part of a longer word or number."""
+    at = text.find(words) if words else -1
+    while at >= 0:
+        before, after = text[at - 1 : at], text[at + len(words) : at + len(words) + 1]
+        if not (before.isalnum() or before == "_" or after.isalnum() or after == "_"):
+            return True
+        at = text.find(words, at + 1)
+    return False
+
+
 def match_calls(target: Sequence[Call], answer: Sequence[Call], schemas: Mapping[str, Schema]) -> str:
     """`""` if the answer makes exactly the target's calls, else the reason of the first difference.
 
@@ -240,11 +311,16 @@ def match_calls(target: Sequence[Call], answer: Sequence[Call], schemas: Mapping
     if target and not answer:
         return "no call"
 
+    shared = {c.name for c in target} & {c.name for c in answer}
+
     def form(call: Call) -> Hashable:
-        schema = schemas.get(call.name, {})
-        return call.name, _form(call.arguments, [schema], schema)
+        if call.name not in shared:  # whatever its arguments, no call of the other side is equal
+            return call.name
+        return call.name, _arguments_form(call.arguments, schemas.get(call.name, _NO_SCHEMA))
 
     wanted, got = [form(c) for c in target], [form(c) for c in answer]
+    if shared and wanted == got:
+        return ""
     missing, extra = Counter(wanted) - Counter(got), Counter(got) - Counter(wanted)
     left = [c.name for c, f in zip(answer, got, strict=True) if f in extra]
     for call, key in zip(target, wanted, strict=True):

@@ -111,6 +111,8 @@ class LeaderIndex:
 
     def find(self, wanted: Words) -> int | None:
         """The most similar leader at or above the threshold, of equals the oldest."""
+        if not self._count:
+            return None
         rows = self._heads[_BAND, _slots(wanted, self._heads.shape[1] - 1)[0]]
         bands = _BAND
         seen: list[NDArray[np.int32]] = []

@@ -40,6 +40,8 @@ MAX_DEPTH = 32
 SHOWN = 60
 """Characters of the agent's text that a reason may quote: a reason stays a line, whatever was written."""
 
+_SHORT = 4096
+"""Characters among which counting brackets is cheaper than following them."""
 _BOX = "\\boxed{"
 _BRACES = re.compile(r"\\.|[{}]", re.DOTALL)
 _MARKER = re.compile(r"[\s*_#>-]*(?:final )?answer[\s*_]*:[\s*_]*(.*)", re.IGNORECASE | re.DOTALL)
@@ -98,6 +100,8 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse
 
 def _check_depth(text: str, start: int) -> None:
     """Refuse deep nesting before it is decoded: the decoder recurses in C, where a deep text can end the process."""
+    if len(text) - start <= _SHORT and text.count("{", start) + text.count("[", start) <= MAX_DEPTH:
+        return
     depth, in_string = 0, False
     for found in _STRUCTURE.finditer(text, start):
         mark = found[0]
@@ -142,7 +146,8 @@ def decode_json(text: str, start: int = 0) -> tuple[Json, int]:
         raise _Malformed(f"not JSON: {error.msg} at character {error.pos}") from None
     except ValueError:  # an integer of more digits than Python converts
         raise _Malformed("integer of too many digits") from None
-    _check_strings(value)
+    if text.find("\\u", start, end) >= 0 or _SURROGATE.search(text, start, end):
+        _check_strings(value)
     return value, end
 
 

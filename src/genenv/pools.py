@@ -191,7 +191,7 @@ class Pools:
         if rounds == 0:
             return [1] * len(clusters)
         counts = Counter(clusters)
-        for old in self.recent[len(self.recent) - (rounds - 1) :] if rounds > 1 else []:
+        for old in self.recent[-(rounds - 1) :] if rounds > 1 else []:
             for cluster in counts:
                 counts[cluster] += old.get(cluster, 0)
         return [counts[c] for c in clusters]

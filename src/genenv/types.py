@@ -7,6 +7,7 @@ are a `Group`, from which both players' rewards follow.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -73,7 +74,7 @@ class Task:
     origin: Origin = "simulator"
     parent: str | None = None
 
-    @property
+    @functools.cached_property
     def id(self) -> str:
         return content_id([[(m.role, m.content) for m in self.messages], self.tools, self.target])
 

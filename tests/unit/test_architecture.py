@@ -29,7 +29,7 @@ ALLOWED = {
     "domains.base": BELOW,
     "rollouts": BELOW | {"chat", "domains.base", "engines.base"},
     "near": BELOW | {"matching"},
-    "gate": BELOW | {"domains.base", "rewards", "near"},
+    "gate": BELOW | {"domains.base", "rewards", "matching", "near"},
     "store": BELOW | {"config"},
 }
 

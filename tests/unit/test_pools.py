@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from genenv.pools import Pool, Pools, Posterior, direction
+from genenv.pools import Gain, Pool, Pools, Posterior, direction
 
 
 def filled(count: int) -> Pool:
@@ -108,3 +108,58 @@ def test_state_of_all_pools_round_trips() -> None:
 )
 def test_direction(success: float | None, expected: str) -> None:
     assert direction(success, 0.5) == expected
+
+
+def gained(*pairs: tuple[float, float], times: int = 1) -> Gain:
+    gain = Gain()
+    for _ in range(times):
+        gain = gain.updated(pairs)
+    return gain
+
+
+@pytest.mark.parametrize(
+    ("gain", "stuck"),
+    [
+        (Gain(), False),
+        (gained((0.5, 0.5), times=6), False),  # too few to tell
+        (gained((0.5, 0.5), times=20), True),
+        (gained((0.25, 0.75), (0.75, 0.25), times=60), False),  # as much up as down: the error is 0.11
+        (gained((0.25, 0.375), (0.375, 0.25), times=60), True),
+        (gained((0.25, 0.5), times=20), False),
+        (gained((0.5, 0.25), times=20), True),
+        (gained((1.0, 1.0), times=20), False),  # no room to rise
+    ],
+)
+def test_a_family_is_stuck_if_surely_nothing_rises(gain: Gain, stuck: bool) -> None:
+    assert gain.stuck == stuck
+
+
+def test_gain_by_hand() -> None:
+    gain = Gain().updated([(0.5, 0.75), (0.25, 0.25)]).updated([(0.0, 1.0)])
+    assert (gain.count, gain.first) == (2 * 0.95 + 1, 0.75 * 0.95)
+    assert (gain.change, gain.squares) == (pytest.approx(0.25 * 0.95 + 1), pytest.approx(0.0625 * 0.95 + 1))
+
+
+def test_a_stuck_family_is_discounted_and_keeps_its_floor() -> None:
+    pools = Pools(families={"a": Posterior(4, 4), "b": Posterior(4, 4)})
+    for _ in range(20):
+        pools.measured_again({"b": [(0.5, 0.5)], "a": [(0.5, 0.75)]})
+    assert pools.stuck() == ["b"]
+    assert pools.family_weights(["a", "b"], 0.5, 8.0, 0.05, 0.25) == pytest.approx([1.05, 0.30])
+    assert pools.family_weights(["a", "b"], 0.5, 8.0, 0.05) == pytest.approx([1.05, 1.05])
+    for _ in range(60):  # and can leave
+        pools.measured_again({"b": [(0.5, 0.75)]})
+    assert pools.stuck() == []
+
+
+def test_cluster_sizes_reach_back_as_many_rounds_as_asked() -> None:
+    pools = Pools()
+    assert pools.cluster_sizes(["x", "x", "y"], 3) == [2, 2, 1]
+    for clusters in (["x", "x"], ["x", "z"], ["z"]):
+        pools.remember_clusters(clusters, 3)
+    assert pools.cluster_sizes(["x", "y", "z", "z"], 3) == [2, 1, 4, 4]  # the first of the three is forgotten
+    assert pools.cluster_sizes(["x", "y", "z", "z"], 2) == [1, 1, 3, 3]
+    assert pools.cluster_sizes(["x", "x"], 1) == [2, 2]
+    assert pools.cluster_sizes(["x", "x"], 0) == [1, 1]
+    back = Pools.from_state(json.loads(json.dumps(pools.state())))
+    assert back.cluster_sizes(["x", "z"], 3) == [2, 3]

@@ -85,7 +85,7 @@ PURE_REPEATS = 1
 
 
 def repeats(domain: Domain) -> int:
-    """How often the gate repeats its proof to see whether the verdict stays the same.
+    """How often the gate repeats its proof to see whether the verdict stays the same, and how much nonsense it tries.
 
     A domain whose score is a function of task and answer needs no more than a look, which catches episodes that leak
     state into each other. One that runs code which others wrote sets `repeats` to a number that makes chance visible.

@@ -10,9 +10,9 @@ schemas (`matching`), else 0. Nothing is paid for a part of the calls.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
-import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -29,9 +29,10 @@ from genenv.domains.functions import (
     random_call,
     random_value,
     render_request,
+    surely_valid,
     value_text,
 )
-from genenv.matching import match_calls
+from genenv.matching import contains_words, match_calls
 from genenv.parsing import Call, format_tool_calls, parse_tool_calls
 from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
 
@@ -86,6 +87,7 @@ class ToolUse:
         self.request = request
         self.families = tuple(f"{n}-call" for n in range(1, max_calls + 1))
         self._train = [f for f in self.catalogue.values() if f.split == "train"]
+        self._validators: dict[str, jsonschema.Draft202012Validator] = {}
         self._shots = tuple(self._solved_examples(shots))
 
     def _solved_examples(self, count: int) -> Iterator[Message]:
@@ -229,13 +231,22 @@ class ToolUse:
             if name not in self.catalogue:
                 raise SpecError("schema", f"unknown function {name!r}")
         for i, call in enumerate(calls):
-            validator = jsonschema.Draft202012Validator(
-                dict(self.catalogue[call.name].parameters), format_checker=jsonschema.FormatChecker()
-            )
-            if (error := next(iter(validator.iter_errors(call.arguments)), None)) is not None:
+            if (error := self._check(call)) is not None:
                 raise SpecError("schema", f"{call.name}: {error.message[:120]}")
-            if any(self._same([call], [other]) for other in calls[:i]):
+            if any(call.name == other.name and self._same([call], [other]) for other in calls[:i]):
                 raise SpecError("schema", f"{call.name} is called twice with the same arguments")
+
+    def _check(self, call: Call) -> jsonschema.ValidationError | None:
+        """The first fault of a call's arguments by its function's schema."""
+        parameters = self.catalogue[call.name].parameters
+        if surely_valid(call.arguments, parameters):
+            return None
+        validator = self._validators.get(call.name)
+        if validator is None:
+            checker = jsonschema.FormatChecker()
+            validator = jsonschema.Draft202012Validator(dict(parameters), format_checker=checker)
+            self._validators[call.name] = validator
+        return next(iter(validator.iter_errors(call.arguments)), None)
 
     def _same(self, target: Sequence[Call], answer: Sequence[Call]) -> bool:
         schemas = {c.name: self.catalogue[c.name].parameters for c in target}
@@ -250,8 +261,7 @@ class ToolUse:
                         # a yes or no has no words of its own; a writer must at least speak of the parameter
                         grounded = not written or any(w in text for w in _fold(name).split("_"))
                     else:
-                        word = _fold(value_text(leaf))
-                        grounded = bool(word) and re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
+                        grounded = contains_words(text, _fold(value_text(leaf)))
                     if not grounded:
                         raise SpecError("ungrounded", f"{call.name}.{name} is not in the request")
 
@@ -264,17 +274,20 @@ class ToolUse:
         """One call dropped, one doubled, one renamed; in the last call an argument dropped, and one changed."""
         calls = _target(task)
         rng = random.Random(task.id)
-        *rest, last = calls
-        damaged: list[list[Call]] = [rest, [*calls, last], [*rest, Call(last.name + "_", last.arguments)]]
+        last = calls[-1]
+        rest, whole = format_tool_calls(calls[:-1]), format_tool_calls([last])
+        damaged = [rest, rest + whole + whole, rest + format_tool_calls([Call(last.name + "_", last.arguments)])]
         if last.arguments:
             name = rng.choice(sorted(last.arguments))
             schema = self.catalogue[last.name].properties[name]
-            values = [*(random_value(schema, rng) for _ in range(20)), None]
+            values = itertools.chain((random_value(schema, rng) for _ in range(20)), [None])
             changed = (Call(last.name, {**last.arguments, name: v}) for v in values)
-            damaged.append([*rest, Call(last.name, {k: v for k, v in last.arguments.items() if k != name})])
-            damaged.append([*rest, next(c for c in changed if not self._same([last], [c]))])
-        # leaving out an argument that equals its default is no damage
-        return [[format_tool_calls(d)] for d in damaged if not self._same(calls, d)]
+            fewer = Call(last.name, {k: v for k, v in last.arguments.items() if k != name})
+            # leaving out an argument that equals its default is no damage
+            if not self._same([last], [fewer]):
+                damaged.append(rest + format_tool_calls([fewer]))
+            damaged.append(rest + format_tool_calls([next(c for c in changed if not self._same([last], [c]))]))
+        return [[text] for text in damaged]
 
     def episode(self, task: Task) -> ToolEpisode:
         return ToolEpisode(task)
