@@ -54,6 +54,26 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder)
 
 
+@pytest.fixture
+def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions have scripted players on the planted domain instead of a model."""
+    from planted import Levels
+    from test_run import agent, simulator
+
+    from genenv import session
+    from genenv.engines.scripted import ScriptedEngine
+
+    monkeypatch.setattr(session, "make_engine", lambda config, seed: ScriptedEngine(agent, simulator))
+    monkeypatch.setattr(session, "make_domain", lambda config: Levels())
+
+
+@pytest.fixture
+def config_file(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text("rounds = 3\n[simulator]\ntasks = 6\n[agent]\ngroup_size = 4\n[eval]\ntasks = 2\nrollouts = 2\n")
+    return path
+
+
 @pytest.fixture(autouse=True)
 def one_thread() -> None:
     """Tests share cores with others, and sums in one order make runs comparable."""

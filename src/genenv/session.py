@@ -58,15 +58,18 @@ def make_engine(config: EngineConfig, seed: int) -> Engine:
     """Raises InputError if the model cannot be found or used."""
     from genenv.engines.local import LocalEngine  # torch takes seconds to import
 
-    return LocalEngine(
-        resolve(config.model),
-        rank=config.rank,
-        lora_alpha=config.lora_alpha,
-        seed=seed,
-        dtype=config.dtype,
-        threads=config.threads,
-        token_budget=config.token_budget,
-    )
+    try:
+        return LocalEngine(
+            resolve(config.model),
+            rank=config.rank,
+            lora_alpha=config.lora_alpha,
+            seed=seed,
+            dtype=config.dtype,
+            threads=config.threads,
+            token_budget=config.token_budget,
+        )
+    except (OSError, ValueError) as error:  # what the model libraries raise for missing and damaged files
+        raise InputError(f"model {config.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
 
 
 def new_run(config: Config, folder: Path, progress: Progress) -> CoEvolution:

@@ -84,15 +84,6 @@ def lines(path: Path, *records: object) -> Path:
     return path
 
 
-@pytest.fixture
-def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sessions have scripted players on the planted domain."""
-    from test_run import agent, simulator
-
-    monkeypatch.setattr(session, "make_engine", lambda config, seed: ScriptedEngine(agent, simulator))
-    monkeypatch.setattr(session, "make_domain", lambda config: Levels())
-
-
 @pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
     with Sandbox(Limits(wall_s=0.5), workers=1) as box:

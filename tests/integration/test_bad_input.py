@@ -179,6 +179,15 @@ def test_no_held_out_tasks_to_evaluate_on(scripted: None, monkeypatch: pytest.Mo
     assert "no held-out tasks" in refused("eval", "builtin:tiny")
 
 
+@pytest.mark.parametrize("content", ["{}", "{"])
+def test_a_damaged_model_is_refused_before_a_folder_is_made(config_file: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(content)
+    line = refused("train", config_file, "--run-dir", tmp_path / "run", "--set", f"engine.model={tmp_path / 'model'}")
+    assert "cannot be loaded" in line
+    assert not (tmp_path / "run").exists()
+
+
 def test_what_the_machine_says_is_one_line() -> None:
     assert failure(OSError(13, "Permission denied", "/x")) == "Permission denied: /x"
     assert failure(sqlite3.OperationalError("a\nb")) == "a b"
