@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from test_cli import call, refused, song
 
-from genenv import files
+from genenv import files, session
 from genenv.cli import failure
+from genenv.domains.tool_use import ToolUse
+from genenv.engines.scripted import ScriptedEngine
 from genenv.store import Store
+from genenv.types import derive_seed
 
 
 def failed(*arguments: object) -> str:
@@ -177,6 +181,46 @@ def test_no_held_out_tasks_to_evaluate_on(scripted: None, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(Levels, "heldout", lambda self, count, seed: [])
     assert "no held-out tasks" in refused("eval", "builtin:tiny")
+
+
+def test_a_database_that_has_rolled_back_by_itself_still_tells_why(
+    scripted: None, config_file: Path, tmp_path: Path
+) -> None:
+    assert call("train", config_file, "--run-dir", tmp_path / "run").exit_code == 0
+    with closing(Store.resume(tmp_path / "run")) as store:
+
+        def fill_up() -> None:
+            with store._transaction() as db:
+                db.execute("ROLLBACK")
+                raise sqlite3.OperationalError("database or disk is full")
+
+        with pytest.raises(sqlite3.OperationalError, match="disk is full"):
+            fill_up()
+        assert len(store.metrics()) == 3
+
+
+def test_seeds_that_are_evaluation_tasks_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    domain = ToolUse()
+    held = domain.heldout(4, derive_seed("heldout"))
+    monkeypatch.setattr(session, "make_engine", lambda config, seed: ScriptedEngine(lambda p, s: "", lambda p, s: ""))
+    (tmp_path / "c.toml").write_text("rounds = 1\n[simulator]\ntasks = 2\n[eval]\ntasks = 4\n")
+    seeds = [held[0].spec, *(s.spec for s in domain.seeds(4, 0))]
+    (tmp_path / "seeds.jsonl").write_text("".join(json.dumps(s) + "\n" for s in seeds))
+    command = (
+        "train",
+        tmp_path / "c.toml",
+        "--run-dir",
+        tmp_path / "run",
+        "--set",
+        f"domain.seeds={tmp_path / 'seeds.jsonl'}",
+    )
+    result = call(*command)
+    assert result.exit_code == 0
+    assert "5 read, 1 dropped that are in the evaluation set, 4 left" in " ".join(result.stderr.split())
+    (tmp_path / "seeds.jsonl").write_text(json.dumps(seeds[0]))
+    assert "1 read, 1 dropped that are in the evaluation set, 0 left" in refused(
+        *command[:2], "--run-dir", tmp_path / "b", *command[4:]
+    )
 
 
 @pytest.mark.parametrize("content", ["{}", "{"])
