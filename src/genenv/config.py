@@ -58,7 +58,7 @@ class CurriculumConfig(Section):
     )
     mixed_only: bool = Field(True, description="leave tasks that were always or never solved out of the regression")
     families: Literal["reward", "even"] = Field("reward", description="draw families by R_env of their posterior")
-    family_beta: float = Field(48.0, gt=0, description="sharpness of R_env where it draws families")
+    family_beta: float = Field(24.0, gt=0, description="sharpness of R_env where it draws families")
     floor: float = Field(0.05, ge=0, description="added to every family's weight")
     memory: float = Field(0.5, gt=0, le=1, description="share of the family counts that survives a round")
     parents: float = Field(0.25, ge=0, le=1, description="share of examples drawn from D_env instead of the seeds")

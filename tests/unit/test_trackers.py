@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
+import importlib.util
 from pathlib import Path
 
 import pytest
 
 from genenv.config import build_config
 from genenv.errors import MissingExtraError
-from genenv.trackers import flat, open_trackers
+from genenv.trackers import flat, open_trackers, require_trackers
 
 
 def test_flat_keeps_numbers_under_dotted_names() -> None:
@@ -23,12 +23,11 @@ def test_nothing_is_opened_by_default(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("key", "value", "package"), [("tensorboard", True, "tensorboard"), ("wandb", "p", "wandb")])
 def test_a_missing_extra_names_its_install_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: object, package: str
+    monkeypatch: pytest.MonkeyPatch, key: str, value: object, package: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
-    monkeypatch.setitem(sys.modules, "wandb", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=rf"pip install 'genenv-rl\[{package}\]'"):
-        open_trackers(build_config({"log": {key: value}}, "x"), tmp_path)
+        require_trackers(build_config({"log": {key: value}}, "x"))
 
 
 def test_tensorboard_gets_event_files(tmp_path: Path) -> None:
