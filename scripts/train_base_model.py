@@ -33,7 +33,7 @@ from genenv.domains.base import SpecError
 from genenv.domains.functions import Function, builtin_catalogue, random_value
 from genenv.domains.tool_use import MAX_CALLS, ToolUse
 from genenv.parsing import Call, format_tool_calls
-from genenv.types import Chat, Direction, Json, Seed
+from genenv.types import Chat, Json, Seed
 
 VOCABULARY = 2048
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>", "<tools>", "</tools>",
@@ -126,10 +126,6 @@ def damaged(calls: list[Call], domain: ToolUse, rng: random.Random) -> list[Call
     return out or calls
 
 
-def complexity(spec: Json) -> int:
-    return sum(len(c["arguments"]) for c in spec["calls"]) + len(spec["distractors"])
-
-
 def simulator_example(domain: ToolUse, seed: Seed, rng: random.Random) -> Example:
     """The direction is read off the answer: more or fewer arguments and distractors than the example's."""
     key = rng.getrandbits(32)
@@ -138,9 +134,7 @@ def simulator_example(domain: ToolUse, seed: Seed, rng: random.Random) -> Exampl
     shown = [domain.catalogue[t["function"]["name"]] for t in chat.tools]
     spec = domain.random_spec(len(seed.spec["calls"]), shown, rng)
     domain.build(spec)
-    change = complexity(spec) - complexity(seed.spec)
-    direction: Direction = "harder" if change > 1 else "easier" if change < -1 else "similar"
-    chat, _ = domain.simulator_chat(seed, success, direction, key)
+    chat, _ = domain.simulator_chat(seed, success, domain.direction(seed, Seed(seed.family, spec)), key)
     return Example(chat, json.dumps(spec, separators=(",", ":"), ensure_ascii=False))
 
 

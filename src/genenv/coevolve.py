@@ -33,7 +33,7 @@ from genenv.seeds import by_family
 from genenv.simulator import plan, write
 from genenv.store import CandidateRecord, Store
 from genenv.types import Chat, Datum, Group, Json, Seed, Task, derive_seed
-from genenv.updates import grpo_data, has_signal, normalized, rwr_data, rwr_weights, shared, with_kl
+from genenv.updates import grpo_data, has_signal, normalized, rwr_data, rwr_weights, scaled, shared, with_kl
 
 Progress = Callable[[str, Mapping[str, Json]], None]
 """Called with the name of a finished stage and its figures; "round" comes with the round's metrics, "alarm" with a
@@ -111,8 +111,12 @@ class CoEvolution:
     def _solved(self, seed: Seed) -> Datum:
         """The first turn of a seed's reference solution, as the agent would have to write it."""
         task = self.domain.build(seed.spec)
-        prompt = self.engine.chat.encode(Chat(task.messages, task.tools))
-        own = (*self.engine.chat.encode_text(self.domain.reference(task)[0]), self.engine.chat.eos)
+        return self._supervised(Chat(task.messages, task.tools), self.domain.reference(task)[0])
+
+    def _supervised(self, chat: Chat, text: str) -> Datum:
+        """A chat and the text that is to follow it, weight 1 on each token of the text and its end."""
+        prompt = self.engine.chat.encode(chat)
+        own = (*self.engine.chat.encode_text(text), self.engine.chat.eos)
         return Datum(prompt + own, (0.0,) * len(prompt) + (1.0,) * len(own), len(prompt))
 
     def play_round(self, number: int) -> None:
@@ -294,7 +298,7 @@ class CoEvolution:
                 kl = anchored.kl
             if anchor:
                 share = len(anchor) / (len(anchor) + len(data))
-                data = _mixed(data, 1.0 - share) + _mixed(normalized(anchor), share)
+                data = scaled(data, 1.0 - share) + scaled(normalized(anchor), share)
             self.simulator.forward_backward(data, Loss("cross_entropy"))
             norm = self.simulator.optim_step(AdamParams(config.lr))
         this.metrics |= {
@@ -315,10 +319,7 @@ class CoEvolution:
             example, target = rng.choice(self.seeds[family]), rng.choice(self.seeds[family])
             way, success = self.domain.direction(example, target), self.pools.success(family)
             chat, _ = self.domain.simulator_chat(example, success, way, self._key(this, "anchor", step, i), target)
-            tokens = self.engine.chat.encode(chat)
-            text = json.dumps(target.spec, separators=(",", ":"), ensure_ascii=False)
-            own = (*self.engine.chat.encode_text(text), self.engine.chat.eos)
-            data.append(Datum(tokens + own, (0.0,) * len(tokens) + (1.0,) * len(own), len(tokens)))
+            data.append(self._supervised(chat, json.dumps(target.spec, separators=(",", ":"), ensure_ascii=False)))
         return data
 
     def remember(self, this: Round) -> None:
@@ -348,9 +349,9 @@ class CoEvolution:
     def _measured_again(self, this: Round) -> dict[str, list[tuple[float, float]]]:
         """(first, present) success of the replayed tasks that have been trained on for a while, by family."""
         pairs: dict[str, list[tuple[float, float]]] = {}
-        for group in this.groups:
+        for group in (g for g in this.groups if g.replayed):
             now, first = empirical_success(group.rewards), self.store.first_success(group.task.id)
-            if group.replayed and now is not None and first is not None and this.number - first[0] >= MIN_LAG:
+            if now is not None and first is not None and this.number - first[0] >= MIN_LAG:
                 pairs.setdefault(group.task.family, []).append((first[1], now))
         return pairs
 
@@ -402,10 +403,6 @@ class CoEvolution:
 def fitting(chat: ChatFormat, limit: int | None) -> Callable[[Task], bool]:
     """Whether a task's prompt has at most `limit` tokens."""
     return lambda task: limit is None or len(chat.encode(Chat(task.messages, task.tools))) <= limit
-
-
-def _mixed(data: Sequence[Datum], share: float) -> list[Datum]:
-    return [Datum(d.tokens, tuple(w * share for w in d.weights), d.prompt_length, d.logprobs, d.group) for d in data]
 
 
 def _mean(values: Sequence[float]) -> float | None:

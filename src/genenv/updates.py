@@ -66,10 +66,11 @@ def grpo_data(groups: Sequence[Group], normalize: bool) -> list[Datum]:
         for trajectory, advantage in zip(group.trajectories, group_advantages(group.rewards, normalize), strict=True)
         if advantage
     ]
-    return _scaled(data, 1.0 / max(1, sum(sum(w != 0 for w in d.weights) for d in data)))
+    return scaled(data, 1.0 / max(1, sum(sum(w != 0 for w in d.weights) for d in data)))
 
 
-def _scaled(data: Sequence[Datum], factor: float) -> list[Datum]:
+def scaled(data: Sequence[Datum], factor: float) -> list[Datum]:
+    """Data with every weight multiplied by `factor`."""
     return [replace(d, weights=tuple(w * factor for w in d.weights)) for d in data]
 
 
@@ -131,4 +132,4 @@ def rwr_data(candidates: Sequence[Candidate], weights: Sequence[float]) -> list[
 def normalized(data: Sequence[Datum]) -> list[Datum]:
     """Weights scaled to a sum of 1 over all tokens."""
     total = sum(sum(d.weights) for d in data)
-    return _scaled(data, 1.0 / total) if total else []
+    return scaled(data, 1.0 / total) if total else []
