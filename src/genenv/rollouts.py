@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from genenv.chat import ChatFormat
-from genenv.domains.base import Domain, Episode
+from genenv.domains.base import Episode, Playable
 from genenv.engines.base import Policy
 from genenv.types import Chat, Sample, SampleRequest, Score, StopReason, Task, Trajectory, derive_seed
 
@@ -68,7 +68,7 @@ class _Live:
 
 
 def play(
-    policy: Policy, chat: ChatFormat, domain: Domain, tasks: Sequence[Task], config: PlayConfig, seed: int
+    policy: Policy, chat: ChatFormat, domain: Playable, tasks: Sequence[Task], config: PlayConfig, seed: int
 ) -> list[list[Trajectory]]:
     """Let the policy try each task `group_size` times. The members of a group start from the same tokens."""
     prompts = [chat.encode(Chat(t.messages, t.tools)) for t in tasks]

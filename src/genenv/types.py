@@ -100,12 +100,14 @@ class Verdict:
 class Score:
     """What an attempt earned. `value` is None when it could not be scored: unscored is not wrong.
 
-    `answer` is what was extracted from the agent's text, for people who read the records.
+    `answer` is what was extracted from the agent's text, for people who read the records. `checks` are the parts of a
+    benchmark's verdict, by name.
     """
 
     value: float | None
     reason: str
     answer: Json = None
+    checks: Mapping[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,13 @@ class Episode(Protocol):
     def close(self) -> None: ...
 
 
-class Domain(Protocol):
+class Playable(Protocol):
+    """Whatever tasks can be played in: a domain, a benchmark."""
+
+    def episode(self, task: Task) -> Episode: ...
+
+
+class Domain(Playable, Protocol):
     """A field of tasks. Deterministic: every method with a `seed` gives the same result for the same seed."""
 
     name: str
@@ -77,8 +83,6 @@ class Domain(Protocol):
     def perturbed(self, task: Task) -> Sequence[Sequence[str]]:
         """Answers close to the reference that must not earn anything."""
         ...
-
-    def episode(self, task: Task) -> Episode: ...
 
 
 PURE_REPEATS = 1
