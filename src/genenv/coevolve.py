@@ -27,7 +27,7 @@ from genenv.engines.base import PLAYERS, AdamParams, Engine, Loss
 from genenv.errors import StaleSampleError
 from genenv.gate import Gate
 from genenv.pools import MIN_LAG, Pools
-from genenv.rewards import SOLVED, alpha_curriculum_reward, empirical_success
+from genenv.rewards import SOLVED, alpha_curriculum_reward, empirical_success, without_ends
 from genenv.rollouts import PlayConfig, play
 from genenv.seeds import by_family
 from genenv.simulator import plan, write
@@ -48,6 +48,7 @@ class Round:
     records: list[CandidateRecord] = field(default_factory=list)
     groups: list[Group] = field(default_factory=list)
     divisors: dict[str, float] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
     metrics: dict[str, Json] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -212,6 +213,9 @@ class CoEvolution:
             p_hat = {"task": own, "family": fmean(by_fam[record.task.family]), "batch": fmean(known)}[curriculum.p_hat]
             reward = alpha_curriculum_reward(p_hat, curriculum.alpha, curriculum.beta)
             this.records[i] = CandidateRecord(record.candidate, record.verdict, record.task, own, reward)
+        measured = [(task, p) for task, p in success.items() if p is not None]
+        kept = without_ends([p for _, p in measured], curriculum.drop)
+        this.dropped = {task for task, _ in measured} - {measured[i][0] for i in kept}
         rewarded = [r for r in this.records if r.reward is not None]
         sizes = self.pools.cluster_sizes([r.verdict.cluster for r in rewarded], curriculum.share)
         stuck = set(self.pools.stuck())
@@ -229,6 +233,7 @@ class CoEvolution:
             "solved_all": sum(p == 1.0 for p in known),
             "solved_none": sum(p == 0.0 for p in known),
             "tasks_in_band": sum(0.4 <= p <= 0.6 for p in known),
+            "dropped": len(this.dropped),
             "useful_groups": sum(has_signal(g) for g in this.groups),
             "groups": len(this.groups),
             "unscored": sum(t.score.value is None for t in trajectories),
@@ -249,7 +254,7 @@ class CoEvolution:
                 raise StaleSampleError(
                     f"a rollout has policy version {trajectory.policy_version}, the agent is at {self.agent.version}"
                 )
-        useful = [g for g in this.groups if has_signal(g)]
+        useful = [g for g in this.groups if has_signal(g) and g.task.id not in this.dropped]
         random.Random(self._key(this, "shuffle")).shuffle(useful)
         loss = Loss(config.loss, config.clip)
         lr = config.lr * (1.0 - (1.0 - config.lr_final) * (this.number - 1) / max(1, self.config.rounds - 1))
@@ -279,6 +284,7 @@ class CoEvolution:
         config, curriculum = self.config.simulator, self.config.curriculum
         rewarded = [r for r in this.records if r.reward is not None and r.p_hat is not None]
         chosen = [r for r in rewarded if not curriculum.mixed_only or 0.0 < (r.p_hat or 0.0) < 1.0]
+        chosen = [r for r in chosen if r.task is not None and r.task.id not in this.dropped]
         mean = this.metrics["success"]
         aligned = mean is not None and (curriculum.k_min is None or abs(mean - curriculum.alpha) <= curriculum.k_min)
         norm = kl = None

@@ -44,6 +44,7 @@ class DomainConfig(Section):
     max_calls: int = Field(4, ge=1, le=4, description="tool_use: calls per task")
     shots: int = Field(0, ge=0, le=8, description="tool_use: solved examples before each request")
     seeds: Path | None = Field(None, description="JSONL of seed specifications; none: made from the catalogue")
+    families: tuple[str, ...] = Field((), description="families of seeds to be used; none: all")
     seed_count: int = Field(200, ge=1, description="number of seeds made when no file is given")
 
 
@@ -62,6 +63,9 @@ class CurriculumConfig(Section):
     floor: float = Field(0.05, ge=0, description="added to every family's weight")
     memory: float = Field(0.5, gt=0, le=1, description="share of the family counts that survives a round")
     parents: float = Field(0.25, ge=0, le=1, description="share of examples drawn from D_env instead of the seeds")
+    drop: float = Field(
+        0.0, ge=0, lt=0.5, description="share of a round's tasks, at each end of success, that neither player trains on"
+    )
     share: int = Field(3, ge=0, description="near-identical tasks of so many rounds share one reward; 0: off")
     stuck: float = Field(
         0.25, gt=0, le=1, description="factor on families whose success does not rise with training; 1: off"

@@ -240,7 +240,7 @@ class _Flat:
     schema: Schema
     numeric: frozenset[str]
     properties: Mapping[str, Schema]
-    defaults: Mapping[str, Hashable]
+    defaults: dict[str, Hashable]
 
 
 _COMPOUND = {"$ref", "allOf", "anyOf", "oneOf"}
@@ -251,45 +251,45 @@ _KEPT: list[Schema] = []
 
 def _flat(schema: Schema) -> _Flat | None:
     """What `_object_form` would find out about `schema` for every value; None where it depends on the value."""
-    if (key := id(schema)) in _FLAT:
-        return _FLAT[key]
+    if (place := id(schema)) in _FLAT:
+        return _FLAT[place]
     if len(_KEPT) >= 4096:
         _FLAT.clear()
         _KEPT.clear()
-    properties = _mapping(schema.get("properties"))
-    plain = not _COMPOUND & schema.keys() and not isinstance(schema.get("additionalProperties"), Mapping)
+    properties = _mapping(_mapping(schema).get("properties"))
+    plain = isinstance(schema, Mapping) and not _COMPOUND & schema.keys()
+    plain = plain and not isinstance(schema.get("additionalProperties"), Mapping)
     plain = plain and all(isinstance(p, Mapping) and not _COMPOUND & p.keys() for p in properties.values())
     found = None
     if plain:
         required = _strings(schema.get("required"))
-        number = {k for k, p in properties.items() if _form(0, [p], schema) == ("any number", 0)}
-        defaults = {
-            k: _form(p["default"], [p], schema, 1)
-            for k, p in properties.items()
-            if "default" in p and k not in required
-        }
-        found = _Flat(schema, frozenset(number), properties, defaults)
+        number = frozenset(k for k, p in properties.items() if _form(0, [p], schema) == ("any number", 0))
+        found = _Flat(schema, number, properties, {})
+        for key, below in properties.items():
+            if "default" in below and key not in required:
+                found.defaults[key] = _property_form(key, below["default"], found)
     _KEPT.append(schema)
-    _FLAT[key] = found
+    _FLAT[place] = found
     return found
 
 
+def _property_form(key: str, value: Json, flat: _Flat) -> Hashable:
+    """What stands for the value of a property: itself where Python's equality is the right one, else its normal form."""
+    if isinstance(value, str) or (key in flat.numeric and _kind(value) in ("integer", "number")):
+        own: Hashable = value
+        return own
+    return _form(value, [flat.properties[key]] if key in flat.properties else [], flat.schema, 1)
+
+
 def _arguments_form(arguments: Mapping[str, Json], schema: Schema) -> Hashable:
-    """The same as `_form`, sooner where the schema is flat."""
-    flat = _flat(schema) if isinstance(schema, Mapping) else None
-    if flat is None or not isinstance(arguments, Mapping):
+    """As `_form`, equal for equal arguments and only for those; sooner where the schema is flat."""
+    flat = _flat(schema)
+    if flat is None:
         return _form(arguments, [schema], schema)
-    entries: list[tuple[str, Hashable]] = [(k, f) for k, f in flat.defaults.items() if k not in arguments]
+    form = dict(flat.defaults)
     for key, value in arguments.items():
-        kind = type(value)
-        if kind is str:
-            entries.append((key, ("string", value)))
-        elif kind is int:
-            entries.append((key, ("any number" if key in flat.numeric else "integer", value)))
-        else:
-            below = [flat.properties[key]] if key in flat.properties else []
-            entries.append((key, _form(value, below, schema)))
-    return ("object", frozenset(entries))
+        form[key] = _property_form(key, value, flat)
+    return frozenset(form.items())
 
 
 def contains_words(text: str, words: str) -> bool:
@@ -303,30 +303,37 @@ def contains_words(text: str, words: str) -> bool:
     return False
 
 
-def match_calls(target: Sequence[Call], answer: Sequence[Call], schemas: Mapping[str, Schema]) -> str:
-    """`""` if the answer makes exactly the target's calls, else the reason of the first difference.
+class CallMatcher:
+    """Compares answers with one target: `difference` is "" for an answer that makes exactly the target's calls.
 
-    `schemas` maps a function's name to the JSON schema of its parameters.
+    `schemas` maps a function's name to the JSON schema of its parameters. The target's normal forms are made once.
     """
-    if target and not answer:
-        return "no call"
 
-    shared = {c.name for c in target} & {c.name for c in answer}
+    def __init__(self, target: Sequence[Call], schemas: Mapping[str, Schema]) -> None:
+        self._schemas = schemas
+        self._wanted = [(c.name, self._form(c)) for c in target]
+        self._counts = Counter(self._wanted)
+        self._names = {c.name for c in target}
 
-    def form(call: Call) -> Hashable:
-        if call.name not in shared:  # whatever its arguments, no call of the other side is equal
-            return call.name
-        return call.name, _arguments_form(call.arguments, schemas.get(call.name, _NO_SCHEMA))
+    def _form(self, call: Call) -> Hashable:
+        return _arguments_form(call.arguments, self._schemas.get(call.name, _NO_SCHEMA))
 
-    wanted, got = [form(c) for c in target], [form(c) for c in answer]
-    if shared and wanted == got:
-        return ""
-    missing, extra = Counter(wanted) - Counter(got), Counter(got) - Counter(wanted)
-    left = [c.name for c, f in zip(answer, got, strict=True) if f in extra]
-    for call, key in zip(target, wanted, strict=True):
-        if key in missing:
-            return f"wrong arguments for {call.name}" if call.name in left else f"missing call of {call.name}"
-    return f"extra call of {shorten(left[0])}" if left else ""
+    def difference(self, answer: Sequence[Call]) -> str:
+        """The reason of the first difference."""
+        if self._wanted and not answer:
+            return "no call"
+        missing, extra = dict(self._counts), []
+        for call in answer:
+            # whatever the arguments of an unknown function, no call of the target is equal
+            form = (call.name, self._form(call)) if call.name in self._names else None
+            if form is not None and missing.get(form):
+                missing[form] -= 1
+            else:
+                extra.append(call.name)
+        for name, arguments in self._wanted:
+            if missing[name, arguments]:
+                return f"wrong arguments for {name}" if name in extra else f"missing call of {name}"
+        return f"extra call of {shorten(extra[0])}" if extra else ""
 
 
 # -- short answers ---------------------------------------------------------------------------------------------

@@ -96,6 +96,7 @@ def _constant(text: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_float, parse_constant=_constant)
+_ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def _check_depth(text: str, start: int) -> None:
@@ -146,7 +147,7 @@ def decode_json(text: str, start: int = 0) -> tuple[Json, int]:
         raise _Malformed(f"not JSON: {error.msg} at character {error.pos}") from None
     except ValueError:  # an integer of more digits than Python converts
         raise _Malformed("integer of too many digits") from None
-    if text.find("\\u", start, end) >= 0 or _SURROGATE.search(text, start, end):
+    if text.find("\\u", start, end) >= 0 or (not text.isascii() and _SURROGATE.search(text, start, end)):
         _check_strings(value)
     return value, end
 
@@ -167,8 +168,8 @@ def _call(value: Json) -> Call:
         raise _Malformed("a call needs a name")
     if not isinstance(value.get("arguments"), dict):
         raise _Malformed("a call needs an arguments object")
-    if extra := set(value) - {"name", "arguments"}:
-        raise _Malformed(f"unknown key {shorten(min(extra))!r} in a call")
+    if len(value) > 2:
+        raise _Malformed(f"unknown key {shorten(min(set(value) - {'name', 'arguments'}))!r} in a call")
     return Call(value["name"], value["arguments"])
 
 
@@ -200,6 +201,8 @@ def parse_tool_calls(text: str) -> Parsed:
 
 
 def _skip(text: str, position: int) -> int:
+    if text[position : position + 1] in ("{", "<"):
+        return position
     found = _SPACES.match(text, position)
     return found.end() if found else position
 
@@ -209,10 +212,7 @@ def format_tool_calls(calls: Sequence[Call]) -> str:
 
     Raises ValueError for NaN and infinity, which JSON cannot say.
     """
-    return "".join(
-        OPEN + json.dumps(c.as_json(), separators=(",", ":"), ensure_ascii=False, allow_nan=False) + CLOSE
-        for c in calls
-    )
+    return "".join(OPEN + _ENCODER.encode(c.as_json()) + CLOSE for c in calls)
 
 
 def shorten(text: str) -> str:

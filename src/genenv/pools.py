@@ -13,7 +13,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 
 import numpy as np
 
@@ -87,7 +87,8 @@ MIN_LAG = 5
 MIN_MEASURED = 8.0
 """Tasks measured again, discounted, before a family is judged."""
 MIN_GAIN = 0.05
-"""A family is stuck where its mean gain is surely below this (one standard error)."""
+"""A family becomes stuck where its mean gain is surely below this, and leaves where it is surely above (by one standard
+error each): between the two it stays what it was, so that chance does not toss it to and fro."""
 MASTERED = 0.9
 """Families that started above have no room to rise and are not called stuck."""
 GAIN_MEMORY = 0.95
@@ -102,25 +103,24 @@ class Gain:
     first: float = 0.0
     change: float = 0.0
     squares: float = 0.0
+    stuck: bool = False
 
     def updated(self, pairs: Sequence[tuple[float, float]]) -> Gain:
         """With one round's (first, later) success of tasks measured again."""
         changes = [later - first for first, later in pairs]
-        return Gain(
-            self.count * GAIN_MEMORY + len(pairs),
-            self.first * GAIN_MEMORY + sum(first for first, _ in pairs),
-            self.change * GAIN_MEMORY + sum(changes),
-            self.squares * GAIN_MEMORY + sum(c * c for c in changes),
-        )
-
-    @property
-    def stuck(self) -> bool:
-        """Whether training shows no effect although there was room for one."""
-        if self.count < MIN_MEASURED or self.first / self.count > MASTERED:
-            return False
-        mean = self.change / self.count
-        error = math.sqrt(max(0.0, self.squares / self.count - mean * mean) / self.count)
-        return mean + error < MIN_GAIN
+        count = self.count * GAIN_MEMORY + len(pairs)
+        first = self.first * GAIN_MEMORY + sum(first for first, _ in pairs)
+        change = self.change * GAIN_MEMORY + sum(changes)
+        squares = self.squares * GAIN_MEMORY + sum(c * c for c in changes)
+        mean = change / count if count else 0.0
+        error = math.sqrt(max(0.0, squares / count - mean * mean) / count) if count else 0.0
+        if count < MIN_MEASURED or first / count > MASTERED:
+            stuck = False
+        elif self.stuck:
+            stuck = mean - error <= MIN_GAIN
+        else:
+            stuck = mean + error < MIN_GAIN
+        return Gain(count, first, change, squares, stuck)
 
 
 @dataclass(frozen=True)
@@ -178,13 +178,15 @@ class Pools:
     def family_weights(
         self, families: Sequence[str], alpha: float, beta: float, floor: float, discount: float = 1.0
     ) -> list[float]:
-        """R_env of each family's posterior mean, times `discount` where it is stuck, plus a floor.
+        """R_env of each family's posterior mean plus a floor; a stuck one earns `discount` times what the best other does.
 
-        The floor keeps every family measured, so that one can leave the stuck ones again.
+        The floor keeps every family measured, so that one can leave the stuck ones again. What a stuck family earns
+        at most depends on the others since a sharp R_env would else prefer it to every family that is mastered.
         """
-        stuck = set(self.stuck())
-        rewards = [alpha_curriculum_reward(self.families.get(f, Posterior()).mean, alpha, beta) for f in families]
-        return [r * (discount if f in stuck else 1.0) + floor for f, r in zip(families, rewards, strict=True)]
+        rewards = {f: alpha_curriculum_reward(self.families.get(f, Posterior()).mean, alpha, beta) for f in families}
+        stuck = set(self.stuck()) & rewards.keys() if discount < 1.0 else set()
+        best = max((r for f, r in rewards.items() if f not in stuck), default=1.0)
+        return [(discount * min(r, best) if f in stuck else r) + floor for f, r in rewards.items()]
 
     def cluster_sizes(self, clusters: Sequence[str], rounds: int) -> list[int]:
         """How many near-identical tasks each of this round's has in the last `rounds` rounds, itself included."""
@@ -206,7 +208,7 @@ class Pools:
             "train": self.train.state(),
             "env": self.env.state(),
             "families": {f: [p.successes, p.failures] for f, p in self.families.items()},
-            "gains": {f: [g.count, g.first, g.change, g.squares] for f, g in self.gains.items()},
+            "gains": {f: list(astuple(g)) for f, g in self.gains.items()},
             "recent": self.recent,
         }
 

@@ -35,16 +35,21 @@ def make_seeds(config: DomainConfig, domain: Domain) -> list[Seed]:
 
 
 def usable_seeds(config: Config, domain: Domain, engine: Engine, progress: Progress) -> list[Seed]:
-    """The seeds that fit into the agent's prompt and are no evaluation tasks. Raises InputError if none is left."""
+    """The seeds of the chosen families that fit into the agent's prompt and are no evaluation tasks. Raises InputError if none is left."""
     seeds = make_seeds(config.domain, domain)
     limit = config.agent.max_prompt_tokens
     fits = fitting(engine.chat, limit)
-    fit = [s for s in seeds if fits(domain.build(s.spec))]
+    families = config.domain.families
+    wanted = [s for s in seeds if not families or s.family in families]
+    fit = [s for s in wanted if fits(domain.build(s.spec))]
     gate = Gate(domain, domain.heldout(config.eval.tasks, derive_seed("heldout")))
     left = [s for s in fit if not gate.contaminated(domain.build(s.spec))]
     if len(left) < len(seeds):
-        dropped = [(len(seeds) - len(fit), f"by agent.max_prompt_tokens = {limit}")]
-        dropped.append((len(fit) - len(left), "that are in the evaluation set"))
+        dropped = [
+            (len(seeds) - len(wanted), f"by domain.families = {', '.join(families)}"),
+            (len(wanted) - len(fit), f"by agent.max_prompt_tokens = {limit}"),
+            (len(fit) - len(left), "that are in the evaluation set"),
+        ]
         counts = ", ".join(f"{n} dropped {why}" for n, why in dropped if n)
         source = config.domain.seeds or config.domain.tasks or "the domain's own seeds"
         message = f"{source}: {len(seeds)} read, {counts}, {len(left)} left"

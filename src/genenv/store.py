@@ -354,6 +354,16 @@ class Store:
                 return int(folder.name.removeprefix("round_")), folder
         return None
 
+    def checkpoint(self, number: int) -> Path:
+        """The checkpoint of one round. Raises InputError if there is none or it is damaged."""
+        folder = self.folder / "checkpoints" / f"round_{number:06}"
+        if not folder.is_dir():
+            have = [f.name.removeprefix("round_").lstrip("0") or "0" for f in sorted(folder.parent.glob("round_*"))]
+            raise InputError(f"{self.folder} has no checkpoint of round {number}, only of {', '.join(have) or 'none'}")
+        if fault := checkpoint_fault(folder):
+            raise InputError(f"checkpoint {folder.name} of {self.folder} is damaged: {fault}")
+        return folder
+
 
 def checkpoint_fault(folder: Path) -> str:
     """What is wrong with a checkpoint folder, or ""."""

@@ -23,9 +23,12 @@ Direction = Literal["easier", "similar", "harder"]
 StopReason = Literal["stop", "length", "turn_limit", "environment_error"]
 
 
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
 def canonical(value: Json) -> str:
     """JSON text that is equal for equal values: sorted keys, no spaces, no NaN."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def content_id(value: Json) -> str:

@@ -39,7 +39,7 @@ from genenv.gate import Gate
 from genenv.matching import exact_match
 from genenv.parsing import Call, boxed_answer, format_tool_calls
 from genenv.pools import Pools
-from genenv.rewards import alpha_curriculum_reward, empirical_success
+from genenv.rewards import alpha_curriculum_reward, empirical_success, without_ends
 from genenv.rollouts import PlayConfig, play
 from genenv.sandbox import Limits, Outcome, Sandbox
 from genenv.store import CandidateRecord, Store
@@ -390,7 +390,9 @@ def test_c15_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     train = ("train", tmp_path / "c.toml", "--run-dir", tmp_path / "run", "--set")
     line = refused(*train, f"domain.seeds={seeds}", "--set", "agent.max_prompt_tokens=1")
     assert f"{seeds}: 3 read, 3 dropped by agent.max_prompt_tokens = 1, 0 left" in line
-    assert "unknown key domain.drop_share" in refused(*train, "domain.drop_share=0.1")
+    line = refused(*train, f"domain.seeds={seeds}", "--set", 'domain.families=["9-call"]')
+    assert f"{seeds}: 3 read, 3 dropped by domain.families = 9-call, 0 left" in line
+    assert without_ends([0.0, 0.25, 0.5, 0.75, 1.0], 0.1) == [0, 1, 2, 3, 4]
     (tmp_path / "empty.jsonl").touch()
     for arguments in (
         (*train, f"domain.seeds={tmp_path / 'empty.jsonl'}"),
@@ -466,6 +468,18 @@ def test_c17_a_half_written_checkpoint(scripted: None, tmp_path: Path, damage: s
         assert a.metrics() == b.metrics()
         assert [t.id for t in a.admitted()] == [t.id for t in b.admitted()]
     assert (newest / "manifest.json").exists()
+
+
+def test_c17_a_checkpoint_asked_for_by_name(scripted: None, tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text("rounds = 2\n[simulator]\ntasks = 6\n[agent]\ngroup_size = 4\n[eval]\ntasks = 0\n")
+    assert call("train", tmp_path / "c.toml", "--run-dir", tmp_path / "run").exit_code == 0
+    (tmp_path / "run" / "checkpoints" / "round_000002" / "pools.json").write_bytes(b"")
+    with closing(Store.read(tmp_path / "run")) as store:
+        assert store.checkpoint(1).name == "round_000001"
+        with pytest.raises(InputError, match=r"round_000002 .* is damaged: pools.json has been changed or cut"):
+            store.checkpoint(2)
+        with pytest.raises(InputError, match="has no checkpoint of round 12, only of 1, 2"):
+            store.checkpoint(12)
 
 
 # -- command line and configuration --------------------------------------------------------------------------------

@@ -265,3 +265,27 @@ def test_the_simulator_is_anchored_to_seeds_that_answer_their_prompts(tmp_path: 
             assert {c["name"] for c in spec["calls"]} <= declared
             assert not any(datum.weights[: datum.prompt_length])
     shutil.rmtree(tmp_path / "run")
+
+
+def test_neither_player_trains_on_the_ends_that_are_dropped(tmp_path: Path) -> None:
+    raw = config(replay=0.0, kl=0.0, steps=1).model_dump()
+    raw["curriculum"] |= {"drop": 0.4, "mixed_only": False}
+    raw["simulator"] |= {"replay": 0.0, "anchor": 0.0, "kl": 0.0}
+    raw |= {"rounds": 1}
+    with closing(Store.create(tmp_path / "run", build_config(raw, "test"))) as store:
+        run = game(store)
+        run.run()
+        success = {r.task.id: r.p_hat for r in store.candidates() if r.p_hat is not None}
+        (metrics,) = store.metrics()
+        assert metrics["dropped"] == 2 * int(0.4 * len(success)) > 0
+        cut = metrics["dropped"] // 2
+        ranked = sorted(success.values())
+        assert metrics["simulator_trained_on"] == len(success) - 2 * cut
+        texts = [run.engine.chat.decode(d.tokens) for _, data in run.agent.trained for d in data]
+        trained = {
+            p
+            for t, p in ((store.task(i), p) for i, p in success.items())
+            if any(t.messages[-1].content in x for x in texts)
+        }
+        assert trained
+        assert ranked[cut] <= min(trained) <= max(trained) <= ranked[-cut - 1]

@@ -11,10 +11,10 @@ import pytest
 from genenv.domains.functions import Function
 from genenv.domains.tool_use import ToolUse
 from genenv.matching import (
+    CallMatcher,
     equal_arguments,
     equal_values,
     exact_match,
-    match_calls,
     normalize_text,
     parse_number,
     token_f1,
@@ -55,7 +55,7 @@ ALARM_TARGET = {"enabled": True, "volume": 1.0, "repeat": 1}
 def test_types_of_arguments(change: dict[str, Any], right: bool) -> None:
     answer = {**ALARM_TARGET, **change}
     call, target = Call("set_alarm", answer), Call("set_alarm", ALARM_TARGET)
-    assert (match_calls([target], [call], {"set_alarm": ALARM}) == "") is right
+    assert (CallMatcher([target], {"set_alarm": ALARM}).difference([call]) == "") is right
     # and where the values stand deeper
     assert equal_values([ALARM_TARGET], [answer], {"type": "array", "items": ALARM}) is right
     assert equal_values({"a": {"b": [ALARM_TARGET]}}, {"a": {"b": [answer]}}, obj(a=obj(b={"items": ALARM}))) is right
@@ -261,28 +261,28 @@ F1, F2, G = Call("f", {"x": 1}), Call("f", {"x": 2}), Call("g", {})
     ],
 )
 def test_calls_are_a_multiset(target: list[Call], answer: list[Call], reason: str) -> None:
-    assert match_calls(target, answer, {}) == reason
+    assert CallMatcher(target, {}).difference(answer) == reason
 
 
 def test_each_call_is_compared_under_its_own_schema() -> None:
     schemas = {"f": obj(x=NUMBER), "g": obj(unit={"default": "km"})}
     answer = [Call("g", {"unit": "km"}), Call("f", {"x": 1.0})]
-    assert match_calls([F1, G], answer, schemas) == ""
-    assert match_calls([F1, G], answer, {}) == "wrong arguments for f"
+    assert CallMatcher([F1, G], schemas).difference(answer) == ""
+    assert CallMatcher([F1, G], {}).difference(answer) == "wrong arguments for f"
 
 
 def test_equal_targets_are_each_matched_once() -> None:
     schemas = {"f": obj(x=NUMBER, unit={"default": "km"})}
     short, long = Call("f", {"x": 1}), Call("f", {"x": 1.0, "unit": "km"})
-    assert match_calls([short, long], [long, long], schemas) == ""
-    assert match_calls([short, long], [short], schemas) == "missing call of f"
-    assert match_calls([short], [long, short], schemas) == "extra call of f"
+    assert CallMatcher([short, long], schemas).difference([long, long]) == ""
+    assert CallMatcher([short, long], schemas).difference([short]) == "missing call of f"
+    assert CallMatcher([short], schemas).difference([long, short]) == "extra call of f"
 
 
 def test_many_calls_take_linear_time() -> None:
     calls = [Call("f", {"x": i}) for i in range(20_000)]
     start = time.process_time()
-    assert match_calls(calls, calls[::-1], {}) == ""
+    assert CallMatcher(calls, {}).difference(calls[::-1]) == ""
     assert time.process_time() - start < 10
 
 

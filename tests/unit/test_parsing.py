@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from genenv.matching import exact_match, match_calls
+from genenv.matching import CallMatcher, exact_match
 from genenv.parsing import (
     Call,
     Parsed,
@@ -65,7 +65,7 @@ def test_a_closing_tag_inside_a_string_is_data(text: str) -> None:
     parsed = parse_tool_calls(text)
     assert parsed == Parsed((Call("save_note", NOTE),))
     assert parsed.calls[0].arguments["body"] == "write </tool_call> { here"
-    assert match_calls([Call("save_note", NOTE)], parsed.calls, {}) == ""
+    assert CallMatcher([Call("save_note", NOTE)], {}).difference(parsed.calls) == ""
 
 
 def test_an_opening_tag_inside_a_string_is_data() -> None:
@@ -93,7 +93,7 @@ def test_an_apostrophe_in_valid_json_stays() -> None:
         '<tool_call>{"name": "find_shop", "arguments": {"query": "mother\'s day flowers", "open_now": true}}</tool_call>'
     )
     assert parsed == Parsed((Call("find_shop", SHOP),))
-    assert match_calls([Call("find_shop", SHOP)], parsed.calls, {}) == ""
+    assert CallMatcher([Call("find_shop", SHOP)], {}).difference(parsed.calls) == ""
 
 
 def test_python_literals_are_malformed() -> None:

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from genenv.domains.tool_use import ToolUse
 from genenv.matching import (
+    CallMatcher,
     equal_arguments,
     equal_values,
     exact_match,
-    match_calls,
     normalize_text,
     parse_number,
     token_f1,
@@ -156,7 +156,7 @@ def test_calls_survive_writing_and_reading(calls: list[Call], prose: str) -> Non
     assert parse_tool_calls(prose + text + prose) == Parsed(tuple(calls))
     again = parse_tool_calls(text).calls
     assert format_tool_calls(again) == text  # == alone would take 1 for True
-    assert match_calls(calls, again, {}) == ""
+    assert CallMatcher(calls, {}).difference(again) == ""
 
 
 @examples(1500)
@@ -272,10 +272,10 @@ def test_the_order_of_calls_does_not_matter(
 ) -> None:
     schemas = {"f": schema, "g": {}}
     shuffled = rng.sample(target, len(target))
-    assert match_calls(target, shuffled, schemas) == ""
-    verdict = match_calls(target, other, schemas) == ""
-    assert verdict == (match_calls(shuffled, rng.sample(other, len(other)), schemas) == "")
-    assert verdict == (match_calls(other, target, schemas) == "")
+    assert CallMatcher(target, schemas).difference(shuffled) == ""
+    verdict = CallMatcher(target, schemas).difference(other) == ""
+    assert verdict == (CallMatcher(shuffled, schemas).difference(rng.sample(other, len(other))) == "")
+    assert verdict == (CallMatcher(other, schemas).difference(target) == "")
 
 
 @examples(1000)
@@ -296,7 +296,7 @@ def test_no_damage_to_calls_is_right(calls: list[Call], position: int, value: An
         damaged.append([*before, Call(call.name, {**call.arguments, key: [value, "damage"]}), *after])
         damaged.append([*before, Call(call.name, {**call.arguments, key: f"{value}damage"}), *after])
     for answer in damaged:
-        assert match_calls(calls, answer, schemas) != ""
+        assert CallMatcher(calls, schemas).difference(answer) != ""
         assert parse_tool_calls(format_tool_calls(answer)) == Parsed(tuple(answer))
 
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from genenv.rewards import alpha_curriculum_reward, empirical_success
+from genenv.rewards import alpha_curriculum_reward, empirical_success, without_ends
 from genenv.types import Candidate, Datum, Group, Message, Sample, Score, Task, Trajectory
 from genenv.updates import (
     group_advantages,
@@ -30,6 +30,16 @@ def attempt(reward: float | None, written: int, environment: int = 0) -> Traject
     tokens = tuple(range(10, 10 + len(mask)))
     logprobs = tuple(-0.5 if m else 0.0 for m in mask)
     return Trajectory(tokens, mask, logprobs, 2, "", Score(reward, ""), "stop", 0)
+
+
+def test_the_ends_are_dropped_by_value_and_the_order_stays() -> None:
+    values = [0.5, 1.0, 0.0, 0.25, 0.75]
+    assert without_ends(values, 0.2) == [0, 3, 4]
+    assert without_ends(values, 0.19) == [0, 1, 2, 3, 4]  # less than one task
+    assert without_ends(values, 0.49) == [0]
+    assert without_ends([0.5] * 4, 0.25) == [1, 2]  # of equals the earlier is the lower
+    assert without_ends([float(i) for i in range(10)], 0.3) == [3, 4, 5, 6]  # 0.3 * 10 is 3 in spite of floats
+    assert without_ends([], 0.2) == []
 
 
 @pytest.mark.parametrize(("k", "expected"), [(0, 0.60653), (2, 0.88250), (4, 1.0), (6, 0.88250), (8, 0.60653)])

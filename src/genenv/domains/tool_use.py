@@ -32,7 +32,7 @@ from genenv.domains.functions import (
     surely_valid,
     value_text,
 )
-from genenv.matching import contains_words, match_calls
+from genenv.matching import CallMatcher, contains_words
 from genenv.parsing import Call, format_tool_calls, parse_tool_calls
 from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
 
@@ -88,6 +88,7 @@ class ToolUse:
         self.families = tuple(f"{n}-call" for n in range(1, max_calls + 1))
         self._train = [f for f in self.catalogue.values() if f.split == "train"]
         self._validators: dict[str, jsonschema.Draft202012Validator] = {}
+        self._matched: tuple[Task, CallMatcher] | None = None
         self._shots = tuple(self._solved_examples(shots))
 
     def _solved_examples(self, count: int) -> Iterator[Message]:
@@ -250,7 +251,7 @@ class ToolUse:
 
     def _same(self, target: Sequence[Call], answer: Sequence[Call]) -> bool:
         schemas = {c.name: self.catalogue[c.name].parameters for c in target}
-        return not match_calls(target, answer, schemas)
+        return not CallMatcher(target, schemas).difference(answer)
 
     def _check_grounding(self, calls: Sequence[Call], request: str, written: bool) -> None:
         text = _fold(request)
@@ -276,6 +277,7 @@ class ToolUse:
         rng = random.Random(task.id)
         last = calls[-1]
         rest, whole = format_tool_calls(calls[:-1]), format_tool_calls([last])
+        same = CallMatcher([last], {last.name: self.catalogue[last.name].parameters})
         damaged = [rest, rest + whole + whole, rest + format_tool_calls([Call(last.name + "_", last.arguments)])]
         if last.arguments:
             name = rng.choice(sorted(last.arguments))
@@ -284,28 +286,31 @@ class ToolUse:
             changed = (Call(last.name, {**last.arguments, name: v}) for v in values)
             fewer = Call(last.name, {k: v for k, v in last.arguments.items() if k != name})
             # leaving out an argument that equals its default is no damage
-            if not self._same([last], [fewer]):
+            if same.difference([fewer]):
                 damaged.append(rest + format_tool_calls([fewer]))
-            damaged.append(rest + format_tool_calls([next(c for c in changed if not self._same([last], [c]))]))
+            damaged.append(rest + format_tool_calls([next(c for c in changed if same.difference([c]))]))
         return [[text] for text in damaged]
 
     def episode(self, task: Task) -> ToolEpisode:
-        return ToolEpisode(task)
+        # the gate and the members of a group ask for the same task again and again
+        if self._matched is None or self._matched[0] is not task:
+            schemas = {t["function"]["name"]: t["function"]["parameters"] for t in task.tools}
+            self._matched = task, CallMatcher(_target(task), schemas)
+        return ToolEpisode(self._matched[1])
 
 
 class ToolEpisode:
     """One turn: the agent's calls are parsed and compared with the target."""
 
-    def __init__(self, task: Task) -> None:
-        self._target = _target(task)
-        self._schemas = {t["function"]["name"]: t["function"]["parameters"] for t in task.tools}
+    def __init__(self, matcher: CallMatcher) -> None:
+        self._matcher = matcher
 
     def step(self, text: str) -> Step:
         parsed = parse_tool_calls(text)
         answer = [c.as_json() for c in parsed.calls]
         if parsed.error:
             return Step(score=Score(0.0, f"malformed: {parsed.error}"))
-        difference = match_calls(self._target, parsed.calls, self._schemas)
+        difference = self._matcher.difference(parsed.calls)
         return Step(score=Score(0.0 if difference else 1.0, difference or "right", answer))
 
     def close(self) -> None:
