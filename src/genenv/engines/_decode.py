@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import llguidance
 import llguidance.hf
@@ -21,6 +21,7 @@ from transformers.cache_utils import Cache, DynamicLayer
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
+from genenv.engines._fast import FastDecoder
 from genenv.types import Json, Sample, SampleRequest
 
 ATTENTION = "genenv_sdpa"
@@ -46,7 +47,7 @@ AttentionInterface.register(ATTENTION, _attention)
 AttentionMaskInterface.register(ATTENTION, sdpa_mask)
 
 
-class _BufferedLayer(DynamicLayer):
+class BufferedLayer(DynamicLayer):
     """A cache layer in one buffer of known size: appending a token copies that token, not the whole cache."""
 
     def __init__(self, capacity: int) -> None:
@@ -123,12 +124,69 @@ def _uniforms(seeds: Sequence[int], steps: int) -> Tensor:
     return torch.from_numpy(np.minimum(np.stack(rows), 1 - 1e-12))
 
 
+class Forward(Protocol):
+    """A decoder that continues a batch from its cache."""
+
+    @property
+    def layers(self) -> int: ...
+
+    def __call__(
+        self, tokens_BT: Tensor, positions_BT: Tensor, mask_B1TS: Tensor, cache: list[BufferedLayer]
+    ) -> Tensor:
+        """(B, V) logits after the last token. The cache grows by T."""
+        ...
+
+
+class PlainForward:
+    """A model of `transformers` as it stands, adapters included."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    @property
+    def layers(self) -> int:
+        return int(self._model.config.num_hidden_layers)
+
+    def __call__(
+        self, tokens_BT: Tensor, positions_BT: Tensor, mask_B1TS: Tensor, cache: list[BufferedLayer]
+    ) -> Tensor:
+        logits: Tensor = self._model(
+            input_ids=tokens_BT,
+            attention_mask=mask_B1TS,
+            position_ids=positions_BT,
+            past_key_values=Cache(layers=cache),
+            logits_to_keep=1,
+        ).logits
+        return logits[:, -1].float()
+
+
+class FastForward:
+    """The same through `_fast`."""
+
+    def __init__(self, decoder: FastDecoder) -> None:
+        self._decoder = decoder
+
+    @property
+    def layers(self) -> int:
+        return self._decoder.depth
+
+    def __call__(
+        self, tokens_BT: Tensor, positions_BT: Tensor, mask_B1TS: Tensor, cache: list[BufferedLayer]
+    ) -> Tensor:
+        return self._decoder.logits(self._decoder.hidden(tokens_BT, positions_BT, mask_B1TS, cache)[:, -1])
+
+
 @torch.inference_mode()
 def sample_batch(
-    model: Any, requests: Sequence[SampleRequest], grammar: Grammar, eos: int, pad: int, version: int
+    forward: Forward,
+    requests: Sequence[SampleRequest],
+    grammar: Grammar,
+    eos: int,
+    pad: int,
+    version: int,
+    device: torch.device,
 ) -> list[list[Sample]]:
     """Continue every request; all must share max_tokens and temperature. Memory is the caller's concern."""
-    device = model.device
     max_tokens, temperature = requests[0].max_tokens, requests[0].temperature
     width = max(len(r.prompt) for r in requests)
     prompts_PT = torch.full((len(requests), width), pad, device=device)
@@ -136,19 +194,15 @@ def sample_batch(
     for p, request in enumerate(requests):
         prompts_PT[p, width - len(request.prompt) :] = torch.tensor(request.prompt, device=device)
         seen_PT[p, width - len(request.prompt) : width] = True
-    layers = [_BufferedLayer(width + max_tokens) for _ in range(model.config.num_hidden_layers)]
-    cache = Cache(layers=layers)
+    cache = [BufferedLayer(width + max_tokens) for _ in range(forward.layers)]
     positions_PT = (seen_PT[:, :width].long().cumsum(-1) - 1).clamp(min=0)
-    logits_PV = model(
-        input_ids=prompts_PT,
-        attention_mask=seen_PT[:, :width].long(),
-        position_ids=positions_PT,
-        past_key_values=cache,
-        logits_to_keep=1,
-    ).logits[:, -1]
+    square = torch.ones(width, width, dtype=torch.bool, device=device)
+    # padding sees itself: a row without anything to see would be no number
+    mask_P1TT = (seen_PT[:, None, None, :width] & square.tril()) | torch.eye(width, dtype=torch.bool, device=device)
+    logits_PV = forward(prompts_PT, positions_PT, mask_P1TT, cache)
 
     owner = torch.tensor([p for p, r in enumerate(requests) for _ in r.seeds], device=device)
-    for layer in layers:
+    for layer in cache:
         layer.pick(owner)
     seen_BT, position_B = seen_PT[owner], positions_PT[owner, -1]
     uniform_BT = _uniforms([s for r in requests for s in r.seeds], max_tokens).to(device)
@@ -157,7 +211,7 @@ def sample_batch(
     logprobs: list[list[float]] = [[] for _ in matchers]
     rows = torch.arange(len(matchers), device=device)  # the samples that are still in the batch
     done = torch.zeros(len(matchers), dtype=torch.bool, device=device)
-    logits_BV = logits_PV[owner].float()
+    logits_BV = logits_PV[owner]
     for step in range(max_tokens):
         masked_BV = logits_BV
         if any(m is not None for m in matchers):
@@ -178,23 +232,14 @@ def sample_batch(
         if len(alive) == 0 or step + 1 == max_tokens:
             break
         if len(alive) < 0.8 * len(rows):  # finished samples leave; not at every step, since leaving is a copy
-            for layer in layers:
+            for layer in cache:
                 layer.pick(alive)
             rows, token_B, done = rows[alive], token_B[alive], done[alive]
             seen_BT, position_B = seen_BT[alive], position_B[alive]
         end = width + step + 1
         position_B = position_B + 1
         seen_BT[:, end - 1] = True
-        logits_BV = (
-            model(
-                input_ids=token_B[:, None],
-                attention_mask=seen_BT[:, None, None, :end],
-                position_ids=position_B[:, None],
-                past_key_values=cache,
-            )
-            .logits[:, -1]
-            .float()
-        )
+        logits_BV = forward(token_B[:, None], position_B[:, None], seen_BT[:, None, None, :end], cache)
 
     samples = iter(
         Sample(tuple(t), tuple(lp), stopped=t[-1:] == [eos], policy_version=version)

@@ -18,7 +18,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from genenv.chat import ChatFormat
-from genenv.engines._decode import ATTENTION, Grammar, sample_batch
+from genenv.engines._decode import ATTENTION, FastForward, Forward, Grammar, PlainForward, sample_batch
+from genenv.engines._fast import FastDecoder, supported
 from genenv.engines._packing import Batch, batches, loss_terms
 from genenv.engines.base import CACHE_FACTOR, PLAYERS, AdamParams, Loss, Player, TrainStats
 from genenv.errors import InputError
@@ -79,40 +80,64 @@ class LocalEngine:
             self.model = get_peft_model(base.to(self.device), config, adapter_name=PLAYERS[0])
             self.model.add_adapter(PLAYERS[1], config)
         self.model.eval()
+        self._merges = supported(self.model.get_base_model())
+        self._merged: tuple[tuple[Player | None, int], FastDecoder] | None = None
         self.grammar = Grammar(tokenizer, self.vocabulary, self.chat.eos)
         self._policies = {player: LocalPolicy(self, player) for player in PLAYERS}
 
     def policy(self, player: Player) -> LocalPolicy:
         return self._policies[player]
 
+    def merged(self, player: Player | None) -> FastDecoder | None:
+        """The fast forward pass of a player's present weights (None: of the base), where the model has one.
+
+        One is kept at a time: it holds a copy of the weights.
+        """
+        if not self._merges:
+            return None
+        key = (player, self._policies[player].version if player else 0)
+        if self._merged is None or self._merged[0] != key:
+            self._merged = None  # before the next one is built, so that there is never a third copy of the weights
+            self._merged = key, FastDecoder(self.model.get_base_model(), player)
+        return self._merged[1]
+
+    def forget(self, player: Player) -> None:
+        """Drop what was made of a player's weights: they are others now, perhaps under the same version."""
+        if self._merged is not None and self._merged[0][0] == player:
+            self._merged = None
+
     def base_logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
         with self.model.disable_adapter():
-            return self.logprobs(data)
+            return self.logprobs(data, None)
 
     def close(self) -> None:
         """Nothing to release."""
 
     @torch.inference_mode()
-    def logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
-        """Under whichever adapter is active."""
+    def logprobs(self, data: Sequence[Datum], player: Player | None) -> list[tuple[float, ...]]:
+        """Under a player's adapter, which must be active (None: adapters are off)."""
+        decoder = self.merged(player)
         rows = [[0.0] * len(d.tokens) for d in data]
         for batch in batches(data, self.token_budget, self.pad, self.device):
-            values = self.token_logprobs(batch).tolist()
+            values = self.token_logprobs(batch, decoder).tolist()
             for i, t, value in zip(batch.datum_N.tolist(), batch.offset_N.tolist(), values, strict=True):
                 rows[i][t] = value
         return [tuple(row) for row in rows]
 
-    def token_logprobs(self, batch: Batch) -> Tensor:
-        """(N,) logprobs of the trained tokens."""
+    def token_logprobs(self, batch: Batch, decoder: FastDecoder | None = None) -> Tensor:
+        """(N,) logprobs of the trained tokens; without a decoder by the model itself, with gradients."""
         causal_lm: Any = self.model.get_base_model()
-        hidden_RLD = getattr(causal_lm, causal_lm.base_model_prefix)(
-            input_ids=batch.tokens_RL,
-            attention_mask=batch.mask_R1LL,
-            position_ids=batch.positions_RL,
-            use_cache=False,
-        ).last_hidden_state
+        if decoder is not None:
+            hidden_RLD = decoder.hidden(batch.tokens_RL, batch.positions_RL, batch.mask_R1LL)
+        else:
+            hidden_RLD = getattr(causal_lm, causal_lm.base_model_prefix)(
+                input_ids=batch.tokens_RL,
+                attention_mask=batch.mask_R1LL,
+                position_ids=batch.positions_RL,
+                use_cache=False,
+            ).last_hidden_state
         hidden_ND = hidden_RLD.flatten(0, 1).index_select(0, batch.source_N)
-        head = causal_lm.get_output_embeddings()
+        head = decoder.logits if decoder is not None else causal_lm.get_output_embeddings()
 
         def part(hidden: Tensor, target: Tensor) -> Tensor:
             return -torch.nn.functional.cross_entropy(head(hidden).float(), target, reduction="none")
@@ -164,15 +189,18 @@ class LocalPolicy:
 
     def _sample_chunk(self, requests: Sequence[SampleRequest], chunk: list[int], results: list[list[Sample]]) -> None:
         engine = self._engine
+        decoder = engine.merged(self._player)
+        forward: Forward = FastForward(decoder) if decoder is not None else PlainForward(engine.model)
         samples = sample_batch(
-            engine.model, [requests[i] for i in chunk], engine.grammar, engine.chat.eos, engine.pad, self.version
-        )
+            forward, [requests[i] for i in chunk], engine.grammar, engine.chat.eos, engine.pad, self.version,
+            engine.device,
+        )  # fmt: skip
         for i, group in zip(chunk, samples, strict=True):
             results[i] = group
 
     def logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
         with self._active() as engine:
-            return engine.logprobs(data)
+            return engine.logprobs(data, self._player)
 
     def forward_backward(self, data: Sequence[Datum], loss: Loss) -> TrainStats:
         total, tokens, ratio, clipped = 0.0, 0, 0.0, 0
@@ -213,3 +241,4 @@ class LocalPolicy:
         )
         self._optimizer.load_state_dict(torch.load(folder / "optimizer.pt", weights_only=True))
         self.version = json.loads((folder / "policy.json").read_text("utf-8"))["version"]
+        self._engine.forget(self._player)
