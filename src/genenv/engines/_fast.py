@@ -135,9 +135,13 @@ class FastDecoder:
         return self._cos[positions_BT][:, :, None], self._sin[positions_BT][:, :, None]
 
     def hidden(
-        self, tokens_BT: Tensor, positions_BT: Tensor, mask_B1TS: Tensor, cache: Sequence[CacheLayer] | None = None
+        self,
+        tokens_BT: Tensor,
+        positions_BT: Tensor,
+        mask_B1TS: Tensor | None,
+        cache: Sequence[CacheLayer] | None = None,
     ) -> Tensor:
-        """(B, T, D) after the last norm. `mask` says which of the S cached and new tokens each new one sees."""
+        """(B, T, D) after the last norm. `mask` says which of the S cached and new tokens each new one sees (None: all before it)."""
         batch, length = tokens_BT.shape
         cos, sin = self._rotation(positions_BT)
         half = self._width // 2
@@ -160,14 +164,15 @@ class FastDecoder:
     def _normed(self, x: Tensor, weight: Tensor) -> Tensor:
         return rms_norm(x, (x.shape[-1],), weight, self._eps)
 
-    def _attention(self, query: Tensor, key: Tensor, value: Tensor, mask_B1TS: Tensor) -> Tensor:
+    def _attention(self, query: Tensor, key: Tensor, value: Tensor, mask_B1TS: Tensor | None) -> Tensor:
         batch, heads, length, width = query.shape
         share = heads // key.shape[1]
         if length == 1:  # the heads that share a key act as that many queries, so that keys are read in place
             query = query.reshape(batch, -1, share, width)
             return scaled_dot_product_attention(query, key, value, mask_B1TS).reshape(batch, 1, -1)
         key, value = key.repeat_interleave(share, 1), value.repeat_interleave(share, 1)
-        return scaled_dot_product_attention(query, key, value, mask_B1TS).transpose(1, 2).reshape(batch, length, -1)
+        out = scaled_dot_product_attention(query, key, value, mask_B1TS, is_causal=mask_B1TS is None)
+        return out.transpose(1, 2).reshape(batch, length, -1)
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self._head(hidden)

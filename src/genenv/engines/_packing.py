@@ -20,12 +20,13 @@ from genenv.types import Datum
 class Batch:
     """R rows of L tokens; N trained tokens, each predicted from flat position `source` (into R*L).
 
-    `datum` and `offset` say which token of which datum the n-th trained token is.
+    `mask` is None where no row holds more than one datum: then each token sees all before it, and attention knows
+    faster ways. Padding stands behind a row, where nothing that counts sees it. `datum` and `offset` say which token of which datum the n-th trained token is.
     """
 
     tokens_RL: Tensor
     positions_RL: Tensor
-    mask_R1LL: Tensor
+    mask_R1LL: Tensor | None
     source_N: Tensor
     target_N: Tensor
     weight_N: Tensor
@@ -84,7 +85,7 @@ def batches(data: Sequence[Datum], budget: int, pad: int, device: torch.device) 
 
 def _batch(data: Sequence[Datum], rows: list[list[int]], width: int, pad: int, device: torch.device) -> Batch:
     tokens_RL = torch.full((len(rows), width), pad)
-    positions_RL = torch.zeros(len(rows), width, dtype=torch.long)
+    positions_RL = torch.arange(width).repeat(len(rows), 1)
     segment_RL = torch.full((len(rows), width), -1)
     columns: list[tuple[int, int, float, float, int, int]] = []
     for r, row in enumerate(rows):
@@ -106,14 +107,17 @@ def _batch(data: Sequence[Datum], rows: list[list[int]], width: int, pad: int, d
                     old = datum.logprobs[t] if datum.logprobs else 0.0
                     columns.append((source, token, datum.weights[t], old, i, t))
             at += len(own)
-    same_RLL = segment_RL[:, :, None] == segment_RL[:, None, :]
-    to_prompt_RLL = (segment_RL == 0)[:, None, :] & (segment_RL >= 0)[:, :, None]
-    mask_RLL = (same_RLL | to_prompt_RLL) & torch.ones(width, width, dtype=torch.bool).tril()
+    mask_R1LL = None
+    if max(map(len, rows)) > 1:
+        same_RLL = segment_RL[:, :, None] == segment_RL[:, None, :]
+        to_prompt_RLL = (segment_RL == 0)[:, None, :] & (segment_RL >= 0)[:, :, None]
+        mask_RLL = (same_RLL | to_prompt_RLL) & torch.ones(width, width, dtype=torch.bool).tril()
+        mask_R1LL = mask_RLL[:, None].to(device)
     sources, targets, weights, logprobs, indices, offsets = zip(*columns, strict=True)
     return Batch(
         tokens_RL.to(device),
         positions_RL.to(device),
-        mask_RLL[:, None].to(device),
+        mask_R1LL,
         torch.tensor(sources, device=device),
         torch.tensor(targets, device=device),
         torch.tensor(weights, device=device),
