@@ -155,6 +155,8 @@ def _category(folder: Path, category: str, tools: Mapping[str, Mapping[str, Json
         if len(gold.get(sample.id, ())) != len(sample.question):
             raise InputError(f"{where}: expected an answer to each turn of {sample.id} in possible_answer/{name}")
         _check_gold(where, gold[sample.id], declared)
+        if absent := {n for names in sample.missed_function.values() for n in names} - set(declared):
+            raise InputError(f"{where}: missed_function: no function {min(absent)!r} in the sample's classes")
         held = {turn: [declared.pop(n) for n in names] for turn, names in sample.missed_function.items()}
         turns = [
             {"messages": [m.model_dump() for m in said], "functions": [t["function"] for t in held.get(i, ())]}
@@ -241,13 +243,15 @@ class Bfcl:
             for step in steps:
                 if isinstance(step, str):
                     parsed = parse_tool_calls(step)
-                    malformed += [f"turn {number}: {parsed.error}"] if parsed.error else []
+                    if parsed.error:
+                        malformed.append(f"turn {number}: {parsed.error}")
                     calls = [call_text(call) for call in parsed.calls]
                 elif isinstance(step, list) and all(isinstance(text, str) for text in step):
                     calls = step
                 else:
                     return Score(0.0, f"malformed: turn {number}: expected text or lists of call strings")
-                turns[-1] += [calls] if calls else []
+                if calls:
+                    turns[-1].append(calls)
         return self.verdict(task, turns, malformed)
 
     def verdict(self, task: Task, turns: Turns, malformed: Sequence[str]) -> Score:
