@@ -6,7 +6,6 @@ import ast
 import importlib.util
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -121,7 +120,9 @@ def test_samples_become_tasks(folder: Path) -> None:
     assert len({t.id for t in tasks}) == 4, "samples that differ in their scenario alone are different tasks"
     assert base.messages == (Message("system", AGENT_INSTRUCTIONS), Message("user", "Light, please."))
     assert base.tools[0] == LAMP_TOOL
-    assert [t["function"]["name"] for t in base.tools] == ["lamp", "bell"], "excluded_function is declared, as officially"
+    assert [t["function"]["name"] for t in base.tools] == ["lamp", "bell"], (
+        "excluded_function is declared, as officially"
+    )
     assert base.target["ground_truth"] == [["lamp(level=0.5)"], ["bell(1)", "lamp(level=-1)"]]
     assert [t["function"]["name"] for t in held.tools] == ["lamp"]
 
@@ -238,13 +239,13 @@ def test_json_arguments_arrive_unchanged(value: Json) -> None:
 
 @pytest.mark.parametrize("key", ["a b", "", "x=1, y", "x=1), horn(y", "**y", "1", "x.y", "from"])
 def test_argument_names_cannot_smuggle(key: str) -> None:
-    with pytest.raises(ValueError, match="no identifier|invalid syntax"):
+    with pytest.raises(ValueError, match=r"no identifier|invalid syntax"):
         literal_call(call_text(Call("lamp", {key: 1})), {"lamp"})
 
 
 @pytest.fixture
-def offline() -> Iterator[Offline]:
-    yield Offline()
+def offline() -> Offline:
+    return Offline()
 
 
 def test_an_episode_goes_turn_by_turn(offline: Offline, folder: Path) -> None:
