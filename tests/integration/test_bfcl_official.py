@@ -293,7 +293,7 @@ def test_long_context_is_loaded_where_it_belongs(benchmark: Bfcl) -> None:
     assert content == '{"file_content": "short"}'
     names, content = benchmark.results(scene("multi_turn_long_context_0", files), calls)
     assert names.count(",") > 20
-    assert len(content) > 5000
+    assert len(content) > 1000
 
 
 @needs_package
