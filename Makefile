@@ -13,6 +13,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) install -c constraints.txt -e '.[dev,sandbox,tensorboard]'
+	$(PIP) install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0
 	touch $@
 
 demo: $(VENV)/.installed
