@@ -158,15 +158,15 @@ def _csv(path: Path) -> Iterator[tuple[list[str], list[str]]]:
         raise InputError(f"{path}: not a CSV file: {error}") from None
 
 
-def _complete(path: Path, *columns: str) -> Iterator[list[str]]:
-    """These columns of the rows in which no column is missing."""
+def _columns(path: Path, *columns: str, missing: bool = False) -> Iterator[list[str]]:
+    """These columns of all rows, or without `missing` of the rows in which no cell is missing."""
     places: list[int] = []
     for header, row in _csv(path):
         if not places:
             if absent := [name for name in columns if name not in header]:
                 raise InputError(f"{path}: no column {absent[0]!r}: {HOW}")
             places = [header.index(name) for name in columns]
-        if MISSING.isdisjoint(row):
+        if missing or MISSING.isdisjoint(row):
             yield [row[i] for i in places]
 
 
@@ -177,26 +177,26 @@ def load_tables(database: Path) -> Tables:
         return Tables(
             flights=(
                 Flight(number, float(price), sys.intern(origin), sys.intern(destination))
-                for number, price, origin, destination in _complete(
+                for number, price, origin, destination in _columns(
                     full if full.is_file() else subset, "Flight Number", "Price", "OriginCityName", "DestCityName"
                 )
             ),
             rooms=(
                 Room(name, city, float(price), kind, rules, float(nights), int(float(occupancy)))
-                for name, city, price, kind, rules, nights, occupancy in _complete(
+                for name, city, price, kind, rules, nights, occupancy in _columns(
                     database / "accommodations" / "clean_accommodations_2022.csv",
                     *("NAME", "city", "price", "room type", "house_rules", "minimum nights", "maximum occupancy"),
                 )
             ),
             restaurants=(
                 Restaurant(name, city, float(price), cuisines)
-                for name, city, price, cuisines in _complete(
+                for name, city, price, cuisines in _columns(
                     database / "restaurants" / "clean_restaurant_2022.csv", "Name", "City", "Average Cost", "Cuisines"
                 )
             ),
             attractions=(
                 Place(name, city)
-                for name, city in _complete(database / "attractions" / "attractions.csv", "Name", "City")
+                for name, city in _columns(database / "attractions" / "attractions.csv", "Name", "City")
             ),
             roads=_roads(database / "googleDistanceMatrix" / "distance.csv"),
             states=_states(database / "background" / "citySet_with_states.txt"),
@@ -207,12 +207,11 @@ def load_tables(database: Path) -> Tables:
 
 def _roads(path: Path) -> Iterator[Road]:
     """Rows of this table are kept where duration or distance is missing: there is no such drive then."""
-    for header, row in _csv(path):
-        cells = dict(zip(header, row, strict=True))
-        distance, duration = cells["distance"], cells["duration"]
+    for origin, destination, duration, distance in _columns(
+        path, "origin", "destination", "duration", "distance", missing=True
+    ):
         known = not {distance, duration} & MISSING and "day" not in duration
-        km = float(distance.replace("km", "").replace(",", "")) if known else None
-        yield Road(cells["origin"], cells["destination"], km)
+        yield Road(origin, destination, float(distance.replace("km", "").replace(",", "")) if known else None)
 
 
 def _states(path: Path) -> dict[str, str]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from genenv.benchmarks._travel_tables import Room, Tables, before_parenthesis, name_and_city
+from genenv.parsing import shorten
 from genenv.types import Json
 
 MEALS = ("breakfast", "lunch", "dinner")
@@ -129,6 +130,10 @@ def from_to(text: str) -> tuple[str, str] | None:
     return (before_parenthesis(found[1]), before_parenthesis(found[2])) if found else None
 
 
+def _quoted(text: str) -> str:
+    return repr(shorten(text))
+
+
 def _leg(cities: tuple[str, str] | None) -> tuple[str, str]:
     if cities is None:
         raise _Unreadable("no 'from A to B'")
@@ -145,7 +150,7 @@ def _route(query: Query, plan: Plan, tables: Tables) -> str:
     for i, day in enumerate(plan):
         cities = day.cities()
         if i == 0 and day.travels and cities[0] != query.org:
-            return f"starts at {cities[0]!r}"
+            return f"starts at {_quoted(cities[0])}"
         stops += cities
     last = len(stops) - 1
     if stops[0] != stops[last]:
@@ -157,16 +162,16 @@ def _route(query: Query, plan: Plan, tables: Tables) -> str:
     for city, run in groupby(stops):
         end = start + len(list(run))
         if city in seen and start not in (0, last):
-            return f"{city!r} twice"
+            return f"{_quoted(city)} twice"
         if end - start == 1 and 0 < start < last:
-            return f"{city!r} is left at once"
+            return f"{_quoted(city)} is left at once"
         seen.add(city)
         start = end
     for i, city in enumerate(stops):
         if city not in tables.states:
-            return f"{city!r} is no city"
+            return f"{_quoted(city)} is no city"
         if 0 < i < last and query.days > 3 and tables.states[city] != query.dest:
-            return f"{city!r} is not in {query.dest}"
+            return f"{_quoted(city)} is not in {query.dest}"
     return ""
 
 
@@ -182,7 +187,7 @@ def _repeated(names: Iterable[str]) -> str:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            return f"{name!r} twice"
+            return f"{_quoted(name)} twice"
         seen.add(name)
     return ""
 
@@ -198,7 +203,7 @@ def _minimum_nights(query: Query, plan: Plan, tables: Tables) -> str:
             raise _Unreadable("no accommodation")
         found = tables.rooms.find(room)
         if len(found) == 1 and len(list(nights)) < found[0].minimum_nights:
-            return f"{room!r} is for {found[0].minimum_nights:g} nights or more"
+            return f"{_quoted(room)} is for {found[0].minimum_nights:g} nights or more"
     return ""
 
 
@@ -221,7 +226,7 @@ def _current_city(query: Query, plan: Plan, tables: Tables) -> str:
             return f"day {i}: transportation of another city"
         for text in [day.planned(meal) for meal in MEALS if day.planned(meal)] + _attractions(day):
             if not any(city in text for city in cities):
-                return f"day {i}: {text!r} is of another city"
+                return f"day {i}: {_quoted(text)} is of another city"
         if room := day.planned("accommodation"):
             if not cities:
                 raise _Unreadable("no current_city")
@@ -248,15 +253,15 @@ def _in_tables(query: Query, plan: Plan, tables: Tables) -> str:
         if "transportation" not in day.fields:
             raise _Unreadable("no transportation")
         if (travel := day.planned("transportation")) and not _exists(travel, day, tables):
-            return f"day {i}: {travel!r} is not in the tables"
+            return f"day {i}: {_quoted(travel)} is not in the tables"
         for meal in MEALS:
             if (name := day.planned(meal)) and not tables.restaurants.find(name):
-                return f"day {i}: {name!r} is not in the tables"
+                return f"day {i}: {_quoted(name)} is not in the tables"
         for name in _attractions(day):
             if not tables.attractions.find(name):
-                return f"day {i}: {name!r} is not in the tables"
+                return f"day {i}: {_quoted(name)} is not in the tables"
         if (name := day.planned("accommodation")) and not tables.rooms.find(name):
-            return f"day {i}: {name!r} is not in the tables"
+            return f"day {i}: {_quoted(name)} is not in the tables"
     return ""
 
 
@@ -278,7 +283,7 @@ def _complete(query: Query, plan: Plan, tables: Tables) -> str:
     for i, day in enumerate(plan):
         stops = day.cities()
         if i == 0 and day.travels and stops[0] != query.org:
-            return f"starts at {stops[0]!r}"
+            return f"starts at {_quoted(stops[0])}"
         cities.update(stops)
     if len(cities - {query.org}) != query.cities:
         return f"{len(cities - {query.org})} of {query.cities} cities"
