@@ -56,7 +56,7 @@ TABLES = Tables(
         Road("Brec", "Cora", 219.0),
         Road("Cora", "Alba", 999.0),
         Road("Alba", "Cora", None),
-        Road("Alba", "Cora", 10.0),
+        Road("Alba", "Cora", 500.0),
     ],
     states={"Alba": "Ohio", "Brec": "Texas", "Cora": "Texas", "Dunn": "Maine"},
 )
@@ -219,6 +219,11 @@ def test_what_a_night_costs(room, people, dollars):
 )
 def test_one_change_of_the_good_plan(day, fields, expected):
     assert failed(changed(good(), day, **fields), dataclasses.replace(QUERY, budget=9999)) == expected
+
+
+def test_an_own_car_goes_with_no_taxi():
+    plan = changed(tour(), 5, transportation="Taxi, from Cora to Alba")
+    assert failed(plan, STATE) == {TRANSPORT}
 
 
 def test_rooms_that_are_found_twice_pass_the_minimum_of_nights():
