@@ -26,6 +26,7 @@ ALLOWED = {
     "engines._decode": BELOW,
     "engines._packing": BELOW,
     "engines.scripted": BELOW | {"chat", "engines.base"},
+    "engines.openai": BELOW | {"chat", "engines.base", "parsing"},
     "domains.base": BELOW,
     "rollouts": BELOW | {"chat", "domains.base", "engines.base"},
     "near": BELOW | {"matching"},
