@@ -14,17 +14,22 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from planted import Levels
 from test_rollouts import TASK, Game
+from test_run import agent
 
-from genenv.config import SimulatorConfig
+from genenv.coevolve import CoEvolution
+from genenv.config import SimulatorConfig, build_config
 from genenv.domains.tool_use import ToolUse
 from genenv.engines.base import AdamParams, Loss
-from genenv.engines.openai import END, MessageFormat, OpenAIPolicy
+from genenv.engines.openai import END, MessageFormat, OpenAIPolicy, Taught
+from genenv.engines.scripted import ScriptedEngine
 from genenv.errors import EngineError, InputError
 from genenv.gate import Gate
 from genenv.parsing import Call, parse_tool_calls
 from genenv.rollouts import PlayConfig, play
 from genenv.simulator import Order, write
+from genenv.store import Store
 from genenv.types import Chat, Message, Sample, SampleRequest, Score, Task
 
 URL = "http://server/v1"
@@ -463,6 +468,40 @@ def test_a_failed_request_of_the_simulator_has_a_verdict_of_its_own() -> None:
     ]
 
 
+def test_a_run_with_a_teacher(tmp_path: Path) -> None:
+    """The teacher writes every task and is never trained; what it does not answer is counted; a run resumes."""
+
+    def teach(request: httpx.Request) -> httpx.Response:
+        body = json.loads(request.content)
+        assert body["messages"] == [{"role": "user", "content": "write"}]
+        if body["seed"] % 4 == 0:
+            return refusal(403, "no")
+        serial = body["response_format"]["json_schema"]["schema"]["properties"]["serial"]["const"]
+        return reply(json.dumps({"level": body["seed"] % 10, "serial": serial}))
+
+    raw = {"rounds": 2, "simulator": {"tasks": 12, "train": False}, "agent": {"group_size": 4}, "eval": {"tasks": 2}}
+    raw["teacher"] = {"model": "strong", "base_url": URL}
+    run = tmp_path / "run"
+    for resume in (False, True):
+        store = Store.resume(run) if resume else Store.create(run, build_config(raw, "test"))
+        server = Server(teach, concurrency=4)
+        engine = Taught(ScriptedEngine(agent, lambda prompt, seed: pytest.fail("asked")), server.policy)
+        CoEvolution(store.config, engine, Levels(), Levels().seeds(20, 0), store, lambda s, f: None).run(resume)
+        metrics = store.metrics()
+        store.close()
+        if resume:
+            assert server.bodies == []
+        else:
+            assert len(server.bodies) == 24
+            refused = sum(body["seed"] % 4 == 0 for body in server.bodies)
+    assert all(m["admitted"] + sum(m["rejected"].values()) == 12 for m in metrics)
+    assert all(m["admitted"] > 4 for m in metrics)
+    assert sum(m["rejected"]["unanswered"] for m in metrics) == refused > 0
+    assert [m["simulator_version"] for m in metrics] == [0, 0]
+    assert metrics[-1]["agent_version"] > 0
+    assert [f.name for f in (run / "checkpoints" / "round_000002" / "simulator").iterdir()] == ["policy.json"]
+
+
 # -- over a real socket ----------------------------------------------------------------------------------------------
 
 
@@ -509,7 +548,6 @@ def test_over_a_socket(socket_server: str) -> None:
         InputError, match="wants an API key \\(401\\): the environment variable OPENAI_API_KEY is not set"
     ):
         policy.check()
-    policy.close()
 
 
 def test_nobody_listens(socket_server: str) -> None:

@@ -121,13 +121,8 @@ class OpenAIPolicy:
             raise InputError(f"{key_variable} holds characters that no key has")
         if not _plain(base_url):  # not quoted: it may hold a secret
             raise InputError("base URL: expected http(s)://HOST[:PORT]/PATH without password and query")
-        self._client = httpx.Client(
-            base_url=self._url + "/",
-            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
-            timeout=timeout,
-            limits=httpx.Limits(max_connections=concurrency),
-            transport=transport,
-        )
+        self._timeout = timeout
+        self._transport = transport
         self._concurrency = concurrency
         self._warn = warn
         self._sleep = sleep
@@ -135,10 +130,21 @@ class OpenAIPolicy:
         self._schemas = True
         self._limit = "max_tokens"
 
+    def _connected(self) -> httpx.Client:
+        """To be used in a `with`: connections are shared within a call, and none outlives it."""
+        return httpx.Client(
+            base_url=self._url + "/",
+            headers={"Authorization": f"Bearer {self._key}"} if self._key else {},
+            timeout=self._timeout,
+            limits=httpx.Limits(max_connections=self._concurrency),
+            transport=self._transport,
+        )
+
     def check(self) -> None:
         """Knock at the server, before any work starts. Raises InputError if nobody is there or the key is refused."""
         try:
-            reply = self._client.get("models")
+            with self._connected() as client:
+                reply = client.get("models")
         except httpx.RequestError as error:
             raise InputError(f"no server at {self._url}: {_name(error)}") from None
         if reply.status_code == 401:
@@ -150,8 +156,8 @@ class OpenAIPolicy:
         Raises EngineError if the key is refused, the model unknown, or no request at all is answered.
         """
         schemas = self._schemas
-        with ThreadPoolExecutor(self._concurrency) as pool:
-            futures = [pool.submit(self._sample, request, seed) for request in requests for seed in request.seeds]
+        with self._connected() as client, ThreadPoolExecutor(self._concurrency) as pool:
+            futures = [pool.submit(self._sample, client, r, seed) for r in requests for seed in r.seeds]
             try:
                 replies = [future.result() for future in futures]
             except BaseException:
@@ -169,28 +175,28 @@ class OpenAIPolicy:
         samples = iter([_failed(reply) if isinstance(reply, _NoAnswer) else reply for reply in replies])
         return [[next(samples) for _ in request.seeds] for request in requests]
 
-    def _sample(self, request: SampleRequest, seed: int) -> Sample | _NoAnswer:
+    def _sample(self, client: httpx.Client, request: SampleRequest, seed: int) -> Sample | _NoAnswer:
         try:
-            text, stopped = _read(self._complete(request, seed))
+            text, stopped = _read(self._complete(client, request, seed))
         except _NoAnswer as failure:
             return failure
         tokens = (*self.chat.encode_text(text), *((END,) if stopped else ()))
         return Sample(tokens, (0.0,) * len(tokens), stopped, self.version)
 
-    def _complete(self, request: SampleRequest, seed: int) -> httpx.Response:
+    def _complete(self, client: httpx.Client, request: SampleRequest, seed: int) -> httpx.Response:
         """A successful reply. What the server turns out not to know is left out, and remembered."""
         limit, schema = self._limit, request.schema if self._schemas else None
-        reply = self._post(self._body(request, seed, limit, schema))
+        reply = self._post(client, self._body(request, seed, limit, schema))
         if reply.status_code in REFUSED and limit == "max_tokens" and "max_completion_tokens" in reply.text:
             self._limit = limit = "max_completion_tokens"  # the name that OpenAI's reasoning models insist on
-            reply = self._post(self._body(request, seed, limit, schema))
+            reply = self._post(client, self._body(request, seed, limit, schema))
         if reply.status_code in REFUSED and schema is not None:
-            reply = self._post(self._body(request, seed, limit, None))
+            reply = self._post(client, self._body(request, seed, limit, None))
             self._schemas = self._schemas and not reply.is_success
         if reply.status_code == 401:
             raise EngineError(self._no_key())
         if reply.status_code == 404:
-            raise EngineError(self._unknown(reply))
+            raise EngineError(self._unknown(client, reply))
         if not reply.is_success:
             raise _NoAnswer(self._told(reply), outage=False)
         return reply
@@ -207,14 +213,12 @@ class OpenAIPolicy:
             "seed": seed % SEEDS,
         } | ({} if schema is None else {"response_format": constraint})
 
-    def _post(self, body: Json) -> httpx.Response:
+    def _post(self, client: httpx.Client, body: Json) -> httpx.Response:
         """A reply that is worth reading, after as many tries as it takes. Raises _NoAnswer if there is none."""
         content = json.dumps(body)  # ASCII: lone surrogates in a schema stay JSON
         for delay in (*DELAYS, None):
             try:
-                reply = self._client.post(
-                    "chat/completions", content=content, headers={"Content-Type": "application/json"}
-                )
+                reply = client.post("chat/completions", content=content, headers={"Content-Type": "application/json"})
             except httpx.RequestError as error:
                 reason, asked = _name(error), 0.0
             else:
@@ -241,9 +245,9 @@ class OpenAIPolicy:
         how = "is refused" if self._key else "is not set"
         return f"{self._url} wants an API key (401): the environment variable {self._variable} {how}"
 
-    def _unknown(self, reply: httpx.Response) -> str:
+    def _unknown(self, client: httpx.Client, reply: httpx.Response) -> str:
         try:
-            names = [str(model["id"]) for model in self._client.get("models").json()["data"]]
+            names = [str(model["id"]) for model in client.get("models").json()["data"]]
         except (httpx.RequestError, ValueError, LookupError, TypeError):
             names = []
         if self.model_name in names or not names:
@@ -271,9 +275,6 @@ class OpenAIPolicy:
     def load_state(self, folder: Path) -> None:
         """There is nothing to load."""
 
-    def close(self) -> None:
-        self._client.close()
-
 
 class Taught:
     """An engine with a frozen teacher in the simulator's place; the agent is the engine's own."""
@@ -289,7 +290,6 @@ class Taught:
         return self._teacher if player == "simulator" else self._engine.policy(player)
 
     def close(self) -> None:
-        self._teacher.close()
         self._engine.close()
 
 
