@@ -41,7 +41,7 @@ class ServerConfig(Section):
     base_url: str = "https://api.openai.com/v1"
     key_variable: str = Field("OPENAI_API_KEY", description="environment variable with the API key, if one is needed")
     concurrency: int = Field(8, ge=1, le=256, description="requests in flight")
-    timeout: float = Field(120.0, gt=0, description="seconds to wait for the server at each try")
+    timeout: float = Field(600.0, gt=0, description="seconds after which a request is given up")
 
 
 class DomainConfig(Section):

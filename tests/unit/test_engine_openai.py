@@ -239,7 +239,7 @@ def test_one_refused_request_is_a_sample_with_an_error(answer: httpx.Response, r
         refusal(500, "oops"),
         refusal(503, "loading"),
         httpx.ConnectError("refused"),
-        httpx.ReadTimeout("timed out"),
+        httpx.ConnectTimeout("timed out"),
         httpx.RemoteProtocolError("closed"),
     ],
     ids=lambda x: str(getattr(x, "status_code", type(x).__name__)),
@@ -258,6 +258,12 @@ def test_the_server_may_ask_for_more_patience(asked: str, slept: float) -> None:
     server = Server(refusal(429, "slow down", **{"Retry-After": asked}), reply())
     server.one()
     assert server.slept == [slept]
+
+
+def test_a_request_that_the_server_works_on_is_not_sent_twice() -> None:
+    server = Server(httpx.ReadTimeout("timed out")).answered()
+    assert server.one().error == "no answer: nothing within 9 s"
+    assert (len(server.bodies), server.slept) == (1, [])
 
 
 def test_patience_ends() -> None:

@@ -94,8 +94,8 @@ class _NoAnswer(Exception):
 class OpenAIPolicy:
     """A frozen model behind a server. Raises InputError for a base URL or a key that cannot be one.
 
-    The key is read from the environment variable `key_variable`; without one, none is sent. `timeout` is in seconds,
-    `warn` gets a line when the server turns out not to know JSON schemas.
+    The key is read from the environment variable `key_variable`; without one, none is sent. A request that takes more
+    than `timeout` seconds is given up. `warn` gets a line when the server turns out not to know JSON schemas.
     """
 
     version = 0
@@ -219,6 +219,8 @@ class OpenAIPolicy:
         for delay in (*DELAYS, None):
             try:
                 reply = client.post("chat/completions", content=content, headers={"Content-Type": "application/json"})
+            except httpx.ReadTimeout:  # the server is still at it: to ask again would double its work
+                raise _NoAnswer(f"nothing within {self._timeout:g} s", outage=True) from None
             except httpx.RequestError as error:
                 reason, asked = _name(error), 0.0
             else:
