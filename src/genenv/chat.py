@@ -88,6 +88,10 @@ class ChatFormat:
 
     def render(self, chat: Chat) -> str:
         """The prompt as text, up to where the model continues."""
+        return self._apply(*self.supported(chat))
+
+    def supported(self, chat: Chat) -> tuple[list[Message], Sequence[Json]]:
+        """The chat as the template can say it, with what it lacks made up for."""
         messages, tools = list(chat.messages), chat.tools
         if tools and not self._tools:
             declarations = "\n".join(json.dumps(t["function"], ensure_ascii=False) for t in tools)
@@ -98,7 +102,7 @@ class ChatFormat:
             system = messages.pop(0).content
             first = next(i for i, m in enumerate(messages) if m.role == "user")
             messages[first] = Message("user", f"{system}\n\n{messages[first].content}")
-        return self._apply([self._known(m) for m in messages], tools)
+        return [self._known(m) for m in messages], tools
 
     def _known(self, message: Message) -> Message:
         if message.role == "tool" and not self._tool_role:

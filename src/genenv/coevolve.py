@@ -157,7 +157,7 @@ class CoEvolution:
         orders = plan(
             self.seeds, self.pools, self._parent, self.config.curriculum, config.tasks, self._key(this, "plan")
         )
-        candidates = write(self.simulator, self.engine.chat, self.domain, orders, config, self._key(this, "write"))
+        candidates = write(self.simulator, self.simulator.chat, self.domain, orders, config, self._key(this, "write"))
         for candidate in candidates:
             task, verdict = self.gate.admit(candidate)
             this.records.append(CandidateRecord(candidate, verdict, task))

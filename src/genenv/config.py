@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from genenv.errors import InputError
 
@@ -32,6 +32,16 @@ class EngineConfig(Section):
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: int = Field(0, ge=0, description="CPU threads, 0: all")
     token_budget: int = Field(16384, ge=256, description="tokens computed at once; bounds the memory")
+
+
+class ServerConfig(Section):
+    """A frozen model behind a server of the OpenAI chat API that writes the tasks, in place of a trained simulator."""
+
+    model: str | None = Field(None, description="its name at the server; none: no teacher")
+    base_url: str = "https://api.openai.com/v1"
+    key_variable: str = Field("OPENAI_API_KEY", description="environment variable with the API key, if one is needed")
+    concurrency: int = Field(8, ge=1, le=256, description="requests in flight")
+    timeout: float = Field(600.0, gt=0, description="seconds after which a request is given up")
 
 
 class DomainConfig(Section):
@@ -142,12 +152,19 @@ class Config(Section):
     rounds: int = Field(50, ge=1)
     checkpoint_every: int = Field(1, ge=1)
     engine: EngineConfig = EngineConfig()
+    teacher: ServerConfig = ServerConfig()
     domain: DomainConfig = DomainConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     simulator: SimulatorConfig = SimulatorConfig()
     agent: AgentConfig = AgentConfig()
     eval: EvalConfig = EvalConfig()
     log: LogConfig = LogConfig()
+
+    @model_validator(mode="after")
+    def _teachers_are_frozen(self) -> Config:
+        if self.teacher.model is not None and (self.simulator.train or self.simulator.warmup):
+            raise ValueError("teacher.model cannot be trained: set simulator.train = false and simulator.warmup = 0")
+        return self
 
 
 # SPEC section 1 to the letter: unsharpened reward, batch filter, lambda 1, KL anchor, even seeds, no own anchor
@@ -221,6 +238,8 @@ def _sections() -> dict[str, type[BaseModel]]:
 def _explain(error: ValidationError) -> str:
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
+    if not where:  # a rule about several sections
+        return first["msg"].removeprefix("Value error, ")
     if first["type"] != "extra_forbidden":
         found = json.dumps(first["input"], default=str)
         return f"{where}: {first['msg']}, found {found[:80]}"

@@ -73,6 +73,8 @@ def diagnose(config: Config) -> dict[str, Json]:
         **{f"sandbox {name}": state for name, state in available().items()},
         "engine": f"{config.engine.kind}, {config.engine.model}",
     }
+    if config.teacher.model is not None:
+        findings["teacher"] = f"{config.teacher.model} at {config.teacher.base_url}"
     description = Path(resolve(config.engine.model)) / "config.json"
     if not description.is_file():
         return findings | {"memory": f"unknown: {config.engine.model} is not on this machine yet"}

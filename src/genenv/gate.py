@@ -27,6 +27,7 @@ from genenv.rewards import SOLVED
 from genenv.types import Candidate, Score, Task, Verdict
 
 REASONS = {
+    "unanswered": "the simulator's server gave no answer",
     "unparsable": "the simulator's text is not one JSON object",
     "schema": "the specification is not a task of this domain",
     "ungrounded": "the request lacks a value that the answer needs",
@@ -109,6 +110,8 @@ class Gate:
 
     def admit(self, candidate: Candidate) -> tuple[Task | None, Verdict]:
         """The verdict on one candidate, and its task if it is one (admitted or not)."""
+        if candidate.sample.error:
+            return None, Verdict("unanswered", candidate.sample.error)
         if candidate.spec is None:
             return None, Verdict("unparsable", candidate.error)
         try:

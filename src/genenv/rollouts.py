@@ -2,7 +2,7 @@
 
 Turn by turn, all live episodes are sampled in one call. What the model wrote is appended as the very tokens that were
 sampled, what the environment answered as the tokens that the template gives it, with mask 0. A failure of the
-environment ends the episode unscored; it is a record, not a crash.
+environment or of the engine ends the episode unscored; it is a record, not a crash.
 """
 
 from __future__ import annotations
@@ -103,6 +103,9 @@ def play(
 
 def _advance(game: _Live, sample: Sample, chat: ChatFormat, last: bool) -> None:
     game.wrote(sample)
+    if sample.error:
+        game.score, game.stop = Score(None, sample.error), "engine_error"
+        return
     text = chat.decode(sample.tokens)
     game.text.append(text)
     if not sample.stopped:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from genenv.coevolve import CoEvolution, Progress, fitting
-from genenv.config import Config, DomainConfig, EngineConfig
+from genenv.config import Config, DomainConfig, EngineConfig, ServerConfig
 from genenv.domains.base import Domain
 from genenv.domains.python_checker import PythonChecker
 from genenv.domains.tool_use import ToolUse
 from genenv.engines.base import Engine
+from genenv.engines.openai import OpenAIPolicy, Taught
 from genenv.errors import InputError
 from genenv.gate import Gate
 from genenv.models import resolve
@@ -77,11 +79,28 @@ def make_engine(config: EngineConfig, seed: int) -> Engine:
         raise InputError(f"model {config.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
 
 
+def make_served(config: ServerConfig, warn: Callable[[str], None]) -> OpenAIPolicy:
+    """The model behind a server. Raises InputError if nobody answers there."""
+    assert config.model is not None
+    settings = config.model_dump(exclude={"model"})
+    policy = OpenAIPolicy(config.model, **settings, warn=warn)
+    policy.check()
+    return policy
+
+
+def make_players(config: Config, progress: Progress) -> Engine:
+    """The engine, with the teacher as its simulator if there is one. Raises InputError."""
+    if config.teacher.model is None:
+        return make_engine(config.engine, config.seed)
+    teacher = make_served(config.teacher, lambda message: progress("alarm", {"round": 0, "message": message}))
+    return Taught(make_engine(config.engine, config.seed), teacher)
+
+
 def new_run(config: Config, folder: Path, progress: Progress) -> CoEvolution:
     """Everything is checked and loaded before the run folder comes into being."""
     domain = make_domain(config.domain)
     make_seeds(config.domain, domain)  # before a model is loaded, which may take long
-    engine = make_engine(config.engine, config.seed)
+    engine = make_players(config, progress)
     seeds = usable_seeds(config, domain, engine, progress)
     return CoEvolution(config, engine, domain, seeds, Store.create(folder, config), progress)
 
@@ -90,6 +109,6 @@ def resumed_run(folder: Path, progress: Progress) -> CoEvolution:
     store = Store.resume(folder)
     config = store.config
     domain = make_domain(config.domain)
-    engine = make_engine(config.engine, config.seed)
+    engine = make_players(config, progress)
     seeds = usable_seeds(config, domain, engine, progress)
     return CoEvolution(config, engine, domain, seeds, store, progress)

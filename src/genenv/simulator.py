@@ -75,7 +75,7 @@ def write(
         try:
             spec = parse_json_object(text)
         except ValueError as reason:
-            error = str(reason) if sample.stopped else f"cut off after {len(sample.tokens)} tokens"
+            error = str(reason) if sample.stopped else f"cut off at {config.max_tokens} tokens"
         candidates.append(
             Candidate(
                 request.prompt, sample, text, order.example.family, order.direction, order.example.id, spec, error

@@ -20,7 +20,7 @@ Json = Any
 Role = Literal["system", "user", "assistant", "tool"]
 Origin = Literal["simulator", "seed", "heldout", "user"]
 Direction = Literal["easier", "similar", "harder"]
-StopReason = Literal["stop", "length", "turn_limit", "environment_error"]
+StopReason = Literal["stop", "length", "turn_limit", "environment_error", "engine_error"]
 
 
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -115,12 +115,16 @@ class Score:
 
 @dataclass(frozen=True)
 class Sample:
-    """One completion as an engine returns it: tokens with the logprobs they were sampled with."""
+    """One completion as an engine returns it: tokens with the logprobs they were sampled with.
+
+    `error` says why there is none: then nothing was written, and nobody is to blame for it.
+    """
 
     tokens: tuple[int, ...]
     logprobs: tuple[float, ...]
     stopped: bool
     policy_version: int
+    error: str = ""
 
 
 @dataclass(frozen=True)

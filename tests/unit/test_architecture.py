@@ -27,6 +27,7 @@ ALLOWED = {
     "engines._fast": set(),
     "engines._packing": BELOW,
     "engines.scripted": BELOW | {"chat", "engines.base"},
+    "engines.openai": BELOW | {"chat", "engines.base", "parsing"},
     "domains.base": BELOW,
     "rollouts": BELOW | {"chat", "domains.base", "engines.base"},
     "near": BELOW | {"matching"},

@@ -48,6 +48,12 @@ def test_a_resolved_configuration_is_read_back_unchanged() -> None:
         ("[agent]\nlr = nan", "agent.lr"),
         ("recipe = 'mine'", "recipe: Input should be 'genenv' or 'paper'"),
         ("recipe = 3", "recipe"),
+        (
+            "[teacher]\nmodel = 'strong'",
+            "run.toml: teacher.model cannot be trained: set simulator.train = false and simulator.warmup = 0",
+        ),
+        ("[teacher]\nmodel = 'strong'\n[simulator]\ntrain = false\nwarmup = 1", "teacher.model cannot be trained"),
+        ("[teacher]\nconcurrency = 0", "teacher.concurrency: Input should be greater than or equal to 1, found 0"),
     ],
 )
 def test_mistakes_are_named(tmp_path: Path, text: str, message: str) -> None:

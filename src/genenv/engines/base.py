@@ -59,6 +59,11 @@ class Policy(Protocol):
 
     version: int
 
+    @property
+    def chat(self) -> ChatFormat:
+        """The format of its prompts and samples, which players on different models do not share."""
+        ...
+
     def sample(self, requests: Sequence[SampleRequest]) -> list[list[Sample]]:
         """One list of samples per request, one sample per seed. The same seed gives the same sample."""
         ...

@@ -156,6 +156,7 @@ class LocalPolicy:
     def __init__(self, engine: LocalEngine, player: Player) -> None:
         self._engine = engine
         self._player = player
+        self.chat = engine.chat
         self.version = 0
         self._parameters = [p for n, p in engine.model.named_parameters() if f".{player}." in n]
         self._optimizer = torch.optim.AdamW(self._parameters, lr=0.0)

@@ -45,15 +45,15 @@ class ScriptedPolicy:
     def __init__(self, chat: ChatFormat, respond: Respond) -> None:
         self.version = 0
         self.trained: list[tuple[Loss, list[Datum]]] = []
-        self._chat = chat
+        self.chat = chat
         self._respond = respond
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[list[Sample]]:
         return [[self._sample(r, seed) for seed in r.seeds] for r in requests]
 
     def _sample(self, request: SampleRequest, seed: int) -> Sample:
-        text = self._respond(self._chat.decode(request.prompt), seed)
-        tokens = (*self._chat.encode_text(text), self._chat.eos)
+        text = self._respond(self.chat.decode(request.prompt), seed)
+        tokens = (*self.chat.encode_text(text), self.chat.eos)
         kept = tokens[: request.max_tokens]
         return Sample(kept, (0.0,) * len(kept), stopped=kept == tokens, policy_version=self.version)
 
