@@ -25,6 +25,8 @@ ALLOWED = {
     "engines.local": BELOW | {"chat", "engines.base", "engines._decode", "engines._packing"},
     "engines._decode": BELOW,
     "engines._packing": BELOW,
+    "engines.tinker": BELOW | {"chat", "engines.base", "engines._packing", "engines._tinker_server"},
+    "engines._tinker_server": BELOW,
     "engines.scripted": BELOW | {"chat", "engines.base"},
     "domains.base": BELOW,
     "rollouts": BELOW | {"chat", "domains.base", "engines.base"},
