@@ -14,7 +14,7 @@ from genenv.models import resolve
 from genenv.sandbox import available
 from genenv.types import Json
 
-PACKAGES = ("torch", "transformers", "peft", "llguidance", "tensorboard", "wandb", "pydantic-monty")
+PACKAGES = ("torch", "transformers", "peft", "llguidance", "tinker", "tensorboard", "wandb", "pydantic-monty")
 
 
 def _installed(package: str) -> str:
@@ -73,6 +73,11 @@ def diagnose(config: Config) -> dict[str, Json]:
         **{f"sandbox {name}": state for name, state in available().items()},
         "engine": f"{config.engine.kind}, {config.engine.model}",
     }
+    if config.engine.kind == "tinker":
+        return findings | {
+            "server": config.engine.base_url or "the hosted Tinker service",
+            "memory": "that of the server",
+        }
     description = Path(resolve(config.engine.model)) / "config.json"
     if not description.is_file():
         return findings | {"memory": f"unknown: {config.engine.model} is not on this machine yet"}

@@ -37,7 +37,7 @@ class SkyRL:
 
     def start(self) -> None:
         backend = {
-            "max_lora_adapters": 24,
+            "max_lora_adapters": 12,
             "max_lora_rank": 8,
             "train_micro_batch_size": 1,  # one shape less to compile for
             "sample_max_num_sequences": 8,
@@ -48,6 +48,8 @@ class SkyRL:
             *("--host", "127.0.0.1", "--port", str(self.port)),
             *("--database-url", f"sqlite:///{self.folder}/skyrl.sqlite"),
             *("--checkpoints-base", str(self.folder / "checkpoints")),
+            # adapters of sessions that ended make room for others
+            *("--session-timeout-sec", "60", "--session-cleanup-interval-sec", "10"),
         ]
         environment = os.environ | {
             "VIRTUAL_ENV": str(self.environment),

@@ -146,7 +146,10 @@ def settings(server: SkyRL) -> dict[str, Json]:
 
 def genenv(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", "from genenv.cli import app; app()", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", "from genenv.cli import app; app()", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import socket
 import tarfile
@@ -41,6 +42,8 @@ def connect(base_url: str | None) -> Server:
         )
     if base_url is not None and not answers(base_url):
         raise InputError(f"engine.base_url: no server answers at {base_url}; start one, or correct the address")
+    # its notices of every download are no news
+    logging.getLogger("tinker.lib.public_interfaces.rest_client").setLevel(logging.ERROR)
     try:
         # servers of one's own ask for no key, but the client wants one of this form
         return Server(tinker, tinker.ServiceClient(base_url=base_url, api_key=key or "tml-none"), base_url)

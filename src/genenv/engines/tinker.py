@@ -309,7 +309,8 @@ class TinkerPolicy:
         """The state stays at the server; the folder gets its address and, where the server offers it, the adapter."""
         training = self._training()
         # a name may be used once: run, round, player and version
-        name = re.sub(r"[^A-Za-z0-9_]+", "-", "-".join([*folder.absolute().parts[-4:], str(self.version)]))[-200:]
+        name = re.sub(r"[^A-Za-z0-9_]+", "-", "-".join([*folder.absolute().parts[-4:], str(self.version)]))
+        name = name.strip("-")[-200:]
         calls = [partial(training.save_state, name), partial(training.save_weights_for_sampler, name)]
         state, weights = self._server.gather(f"saving the {self._player}", calls)
         record = {"version": self.version, "path": state.path, "adapter": "here"}
