@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import SkyRL
 from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
+from skyrl_server import SkyRL
 
 from genenv.engines import _tinker_server
 from genenv.engines._tinker_server import connect
@@ -106,6 +106,7 @@ def test_samples_come_from_the_newest_weights_and_say_so(remote: TinkerEngine):
     for version in range(2):
         (group,) = agent.sample([request])
         assert [s.policy_version for s in group] == [version] * 3
+        assert agent.sample([request]) == [group]  # this server keeps the seed
         data = [Datum(request.prompt + s.tokens, (0.0,) * 20 + (1.0,) * len(s.tokens), 20) for s in group]
         own = [row[20:] for row in agent.logprobs(data)]
         assert farthest(own, [s.logprobs for s in group]) < CLOSE

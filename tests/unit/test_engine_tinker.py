@@ -398,6 +398,12 @@ def test_waiting_ends_when_the_server_is_gone(monkeypatch: pytest.MonkeyPatch):
     assert next(looks, None) is None
 
 
+def test_clients_that_are_returned_as_futures_are_awaited(service: FakeService):
+    server = Server(API, service)
+    assert server.call("work", lambda: service.future("made")) == "made"
+    assert server.call("work", lambda: "made") == "made"
+
+
 def test_a_timeout_of_the_call_itself_is_a_failure(service: FakeService):
     service.failure = TimeoutError()
     with pytest.raises(EngineError, match=r"^work: TimeoutError$"):

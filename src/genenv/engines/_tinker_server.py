@@ -83,7 +83,13 @@ class Server:
 
     def call(self, what: str, blocking: Callable[[], Any]) -> Any:
         """The result of one call that blocks. Raises EngineError."""
-        return self.gather(what, [partial(_in_thread, blocking)])[0]
+
+        def finished() -> Any:
+            made = blocking()
+            # newer clients return the future of what older ones return
+            return made.result() if hasattr(made, "result") else made
+
+        return self.gather(what, [partial(_in_thread, finished)])[0]
 
     def gather(self, what: str, calls: Sequence[Call]) -> list[Any]:
         """Submit all calls, then wait for their futures. Raises EngineError."""
