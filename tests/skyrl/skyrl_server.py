@@ -14,7 +14,7 @@ from pathlib import Path
 
 from genenv.models import TINY, resolve
 
-START_LIMIT = 120
+START_LIMIT = 300
 
 
 class SkyRL:
