@@ -1,10 +1,13 @@
 # Two set-up commands: `make demo` and `make test`. PYTHON chooses the interpreter (>= 3.11).
+# `make test-skyrl` tests the engine for Tinker servers against a real one, which needs PYTHON312 (>= 3.12).
 PYTHON ?= python3
+PYTHON312 ?= $(shell scripts/find_python312.sh)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
+SKYRL  := $(VENV)-skyrl
 
-.PHONY: demo test lint clean
+.PHONY: demo test test-skyrl lint clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -22,10 +25,25 @@ demo: $(VENV)/.installed
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
+# the server, in an environment of its own
+$(SKYRL)/.installed: tests/skyrl/overrides.txt tests/skyrl/shims/torch.py tests/skyrl/shims/peft.py
+	@test -n "$(PYTHON312)" || { echo "make test-skyrl: no Python >= 3.12 found; set PYTHON312" >&2; exit 1; }
+	$(PYTHON312) -m venv $(SKYRL)
+	$(SKYRL)/bin/python -m pip --disable-pip-version-check --quiet install uv
+	$(SKYRL)/bin/uv pip install --quiet --python $(SKYRL)/bin/python --override tests/skyrl/overrides.txt \
+	  'skyrl[tinker,jax]==0.4.0' aiohttp
+	cp tests/skyrl/shims/*.py $(SKYRL)/lib/python3.*/site-packages/
+	touch $@
+
+test-skyrl: $(VENV)/.installed-dev $(SKYRL)/.installed
+	$(PIP) install -c constraints.txt -e '.[tinker]'
+	GENENV_SKYRL=$(SKYRL) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/skyrl --durations=10 \
+	  -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning  # sockets of the client
+
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) runs build dist
+	rm -rf $(VENV) $(SKYRL) runs build dist

@@ -267,7 +267,8 @@ class CoEvolution:
                 data = anchored.data
                 kls.append(anchored.kl)
             stats = self.agent.forward_backward(data, loss)
-            norms.append(self.agent.optim_step(AdamParams(lr)))
+            if (norm := self.agent.optim_step(AdamParams(lr))) is not None:
+                norms.append(norm)
             ratios.append(stats.ratio)
             clipped.append(stats.clipped)
         this.metrics |= {
@@ -288,7 +289,8 @@ class CoEvolution:
         mean = this.metrics["success"]
         aligned = mean is not None and (curriculum.k_min is None or abs(mean - curriculum.alpha) <= curriculum.k_min)
         norm = kl = None
-        if config.train and aligned and chosen:
+        update = config.train and aligned and bool(chosen)
+        if update:
             rng = random.Random(self._key(this, "simulator"))
             old = self.pools.env.draw(round(config.replay * len(chosen)), rng)
             candidates = [r.candidate for r in chosen] + [self.store.candidate(i) for i in old]
@@ -308,8 +310,8 @@ class CoEvolution:
             self.simulator.forward_backward(data, Loss("cross_entropy"))
             norm = self.simulator.optim_step(AdamParams(config.lr))
         this.metrics |= {
-            "simulator_updated": norm is not None,
-            "simulator_trained_on": len(chosen) if norm is not None else 0,
+            "simulator_updated": update,
+            "simulator_trained_on": len(chosen) if update else 0,
             "simulator_grad_norm": norm,
             "simulator_kl": kl,
             "simulator_version": self.simulator.version,

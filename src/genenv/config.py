@@ -25,13 +25,24 @@ class Section(BaseModel):
 class EngineConfig(Section):
     """Which engine runs both players, and on which base model."""
 
-    kind: Literal["local"] = "local"
+    kind: Literal["local", "tinker"] = "local"
     model: str = Field("builtin:tiny", description="builtin:tiny, a folder, a hub id, or gguf:PACKAGE for a GGUF file")
+    base_url: str | None = Field(
+        None, pattern="^https?://", description="tinker: a server of your own; none: the hosted service"
+    )
+    base_model: str | None = Field(
+        None, description="tinker: the server's name for the model; none: `model`, which gives tokenizer and template"
+    )
+    reduction: Literal["sum", "mean"] = Field(
+        "sum", description="tinker: what the server does with losses; mean: SkyRL's JAX backend"
+    )
     rank: int = Field(16, ge=1, le=512, description="LoRA rank of both adapters")
     lora_alpha: int = Field(32, ge=1)
     dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     threads: int = Field(0, ge=0, description="CPU threads, 0: all")
-    token_budget: int = Field(16384, ge=256, description="tokens computed at once; bounds the memory")
+    token_budget: int = Field(
+        16384, ge=256, description="tokens computed at once; bounds the memory (tinker: per training request)"
+    )
 
 
 class ServerConfig(Section):

@@ -14,7 +14,7 @@ from genenv.models import resolve
 from genenv.sandbox import available
 from genenv.types import Json
 
-PACKAGES = ("torch", "transformers", "peft", "llguidance", "tensorboard", "wandb", "pydantic-monty")
+PACKAGES = ("torch", "transformers", "peft", "llguidance", "tinker", "tensorboard", "wandb", "pydantic-monty")
 
 
 def _installed(package: str) -> str:
@@ -75,6 +75,11 @@ def diagnose(config: Config) -> dict[str, Json]:
     }
     if config.teacher.model is not None:
         findings["teacher"] = f"{config.teacher.model} at {config.teacher.base_url}"
+    if config.engine.kind == "tinker":
+        return findings | {
+            "server": config.engine.base_url or "the hosted Tinker service",
+            "memory": "that of the server",
+        }
     description = Path(resolve(config.engine.model)) / "config.json"
     if not description.is_file():
         return findings | {"memory": f"unknown: {config.engine.model} is not on this machine yet"}

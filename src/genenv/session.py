@@ -63,18 +63,8 @@ def usable_seeds(config: Config, domain: Domain, engine: Engine, progress: Progr
 
 def make_engine(config: EngineConfig, seed: int) -> Engine:
     """Raises InputError if the model cannot be found or used."""
-    from genenv.engines.local import LocalEngine  # torch takes seconds to import
-
     try:
-        return LocalEngine(
-            resolve(config.model),
-            rank=config.rank,
-            lora_alpha=config.lora_alpha,
-            seed=seed,
-            dtype=config.dtype,
-            threads=config.threads,
-            token_budget=config.token_budget,
-        )
+        return _tinker_engine(config, seed) if config.kind == "tinker" else _local_engine(config, seed)
     except (OSError, ValueError) as error:  # what the model libraries raise for missing and damaged files
         raise InputError(f"model {config.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
 
@@ -94,6 +84,40 @@ def make_players(config: Config, progress: Progress) -> Engine:
         return make_engine(config.engine, config.seed)
     teacher = make_served(config.teacher, lambda message: progress("alarm", {"round": 0, "message": message}))
     return Taught(make_engine(config.engine, config.seed), teacher)
+
+
+def _local_engine(config: EngineConfig, seed: int) -> Engine:
+    from genenv.engines.local import LocalEngine  # torch takes seconds to import
+
+    return LocalEngine(
+        resolve(config.model),
+        rank=config.rank,
+        lora_alpha=config.lora_alpha,
+        seed=seed,
+        dtype=config.dtype,
+        threads=config.threads,
+        token_budget=config.token_budget,
+    )
+
+
+def _tinker_engine(config: EngineConfig, seed: int) -> Engine:
+    from genenv.engines._tinker_server import connect
+    from genenv.engines.tinker import LORA_ALPHA, TinkerEngine
+
+    if config.lora_alpha != LORA_ALPHA:
+        raise InputError(
+            f"engine.lora_alpha = {config.lora_alpha}: Tinker servers scale all adapters with {LORA_ALPHA}"
+        )
+    model = resolve(config.model)
+    return TinkerEngine(
+        model,
+        connect(config.base_url),
+        base_model=config.base_model or model,
+        rank=config.rank,
+        seed=seed,
+        token_budget=config.token_budget,
+        reduction=config.reduction,
+    )
 
 
 def new_run(config: Config, folder: Path, progress: Progress) -> CoEvolution:

@@ -26,6 +26,8 @@ ALLOWED = {
     "engines._decode": BELOW | {"engines._fast"},
     "engines._fast": set(),
     "engines._packing": BELOW,
+    "engines.tinker": BELOW | {"chat", "engines.base", "engines._packing", "engines._tinker_server"},
+    "engines._tinker_server": BELOW,
     "engines.scripted": BELOW | {"chat", "engines.base"},
     "engines.openai": BELOW | {"chat", "engines.base", "parsing"},
     "domains.base": BELOW,

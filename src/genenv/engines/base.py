@@ -76,8 +76,11 @@ class Policy(Protocol):
         """Add the gradient of `loss` over `data` to the accumulated one."""
         ...
 
-    def optim_step(self, params: AdamParams) -> float:
-        """Take one step with the accumulated gradient and clear it; returns the gradient's norm before clipping."""
+    def optim_step(self, params: AdamParams) -> float | None:
+        """Take one step with the accumulated gradient and clear it.
+
+        Returns the gradient's norm before clipping, None where a server does not tell it.
+        """
         ...
 
     def save_state(self, folder: Path) -> None:
