@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from genenv.coevolve import CoEvolution, Progress, fitting
@@ -9,7 +11,8 @@ from genenv.config import Config, DomainConfig, EngineConfig
 from genenv.domains.base import Domain
 from genenv.domains.python_checker import PythonChecker
 from genenv.domains.tool_use import ToolUse
-from genenv.engines.base import Engine
+from genenv.engines.base import Engine, Policy
+from genenv.engines.scripted import ScriptedEngine
 from genenv.errors import InputError
 from genenv.gate import Gate
 from genenv.models import resolve
@@ -70,6 +73,49 @@ def make_engine(config: EngineConfig, seed: int) -> Engine:
         )
     except (OSError, ValueError) as error:  # what the model libraries raise for missing and damaged files
         raise InputError(f"model {config.model} cannot be loaded: {' '.join(str(error).split())[:300]}") from error
+
+
+BASELINE = "baseline:empty"
+"""A subject that writes nothing: what a benchmark gives away."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """An agent to be evaluated: a model as it is, or with the adapter of a run's newest checkpoint."""
+
+    name: str
+    config: Config
+    round: int | None = None
+    adapter: Path | None = None
+
+    @property
+    def title(self) -> str:
+        return self.name if self.round is None else f"{self.name} round {self.round}"
+
+    def load(self) -> tuple[Engine, Policy]:
+        """Raises InputError if the model cannot be found or used."""
+        if self.name == BASELINE:
+            engine: Engine = ScriptedEngine(lambda prompt, seed: "", lambda prompt, seed: "")
+        else:
+            engine = make_engine(self.config.engine, self.config.seed)
+        agent = engine.policy("agent")
+        if self.adapter is not None:
+            agent.load_state(self.adapter)
+        return engine, agent
+
+
+def find_subject(name: str, catalogue: Path | None, warn: Callable[[str], None]) -> Subject:
+    """The agent called `name`: a run folder, a model, `baseline:empty`. Raises InputError for a run without checkpoint."""
+    if name.startswith("baseline:") and name != BASELINE:
+        raise InputError(f"{name}: the only baseline is {BASELINE}")
+    if not (Path(name) / "run.sqlite").exists():
+        return Subject(name, Config(engine=EngineConfig(model=name), domain=DomainConfig(catalogue=catalogue)))
+    store = Store.read(Path(name))
+    config, checkpoint = store.config, store.latest_checkpoint(warn)
+    store.close()
+    if checkpoint is None:
+        raise InputError(f"{name} has no complete checkpoint yet")
+    return Subject(name, config, checkpoint[0], checkpoint[1] / "agent")
 
 
 def new_run(config: Config, folder: Path, progress: Progress) -> CoEvolution:
