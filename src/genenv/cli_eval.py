@@ -168,10 +168,11 @@ def _benchmarks(
             for key, reason in reasons.items():
                 print(f"{key:<13}     -     {reason}")
             heading, *rows = table.rows(found.title, results)
-            shown = Table(*heading, box=None)
+            shown = Table(*heading, box=None, padding=(0, 1, 0, 0))
             for row in rows:
                 shown.add_row(*row)
-            Console(markup=False, highlight=False, soft_wrap=True).print(shown)
+            Console(markup=False, highlight=False).print(shown)
+            print(f"rows after the first: published, {table.SOURCE}; their protocols are known in part only")
     _warn_unscored(sum(result["unscored"] for result in results.values()))
 
 

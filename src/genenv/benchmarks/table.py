@@ -25,20 +25,21 @@ PAPER: dict[str, tuple[float, float, float, float, float, float]] = {
     "Qwen2.5-72B": (63.5, 35.3, 54.9, 69.6, 20.5, 48.8),
     "Llama-3.1-405B": (65.3, 5.5, 74.4, 77.6, 16.5, 47.9),
 }
-"""Success in percent: one figure a column, and the mean that the paper states. Its protocols are known in part only."""
+"""Success in percent, one figure a column and the mean that the paper states; its protocols are known in part only."""
 
 
 def overall(results: Mapping[str, Mapping[str, Json]]) -> float | None:
     """The mean score in [0, 1] over the five benchmarks; None unless all five were scored."""
-    scores = [results[name]["score"] for name in COLUMNS if "score" in results.get(name, {})]
+    scores = [results[name]["score"] for name in COLUMNS if name in results]
     return fmean(scores) if len(scores) == len(COLUMNS) else None
 
 
 def rows(subject: str, results: Mapping[str, Mapping[str, Json]]) -> list[list[str]]:
-    """A heading, one's own row and the paper's, as text; `results` are documents by name, those without a score a "-"."""
+    """A heading, one's own row and the paper's, as text; `results` are documents by name, a missing one is a "-"."""
     own = [results.get(name, {}).get("score") for name in COLUMNS] + [overall(results)]
-    table = [["%", *COLUMNS.values(), "mean"], [subject, *("-" if x is None else f"{100 * x:.1f}" for x in own)]]
-    return table + [[f"{name} ({SOURCE})", *(f"{x:.1f}" for x in figures)] for name, figures in PAPER.items()]
+    title = f"{subject} (samples only)" if any("sample" in r for r in results.values()) else subject
+    table = [["%", *COLUMNS.values(), "mean"], [title, *("-" if x is None else f"{100 * x:.1f}" for x in own)]]
+    return table + [[name, *(f"{x:.1f}" for x in figures)] for name, figures in PAPER.items()]
 
 
 def line(result: Mapping[str, Json]) -> str:
