@@ -60,6 +60,7 @@ OTHER = {"name": "StopTimer", "parameters": {"minutes": "5", "label": "tea"}}
         (said(ALARM).removesuffix("\n</tool_call>"), 1.0, True, "right"),  # the rule asks for no closing tag
         (json.dumps(ALARM), 1.0, True, "right"),  # nor for an opening one
         (said(OTHER, ALARM), 1.0, False, "right"),  # soft: any call; strict: one call
+        (said(ALARM, OTHER), 1.0, False, "right"),
         (said(ALARM, before=said(OTHER)), 1.0, True, "right"),  # only the last block is read
         (said(OTHER, before=said(ALARM)), 0.0, False, "calls StopTimer instead of SetTimer"),
         (said(ALARM["parameters"]), 1.0, False, "right"),  # soft: without a name it is the parameters
@@ -165,10 +166,10 @@ def test_data_that_is_missing_or_damaged_is_named(tmp_path: Path, monkeypatch: p
     monkeypatch.delenv("GENENV_DATA", raising=False)
     with pytest.raises(InputError, match="no data: clone"):
         ApiBank(None)
-    with pytest.raises(InputError, match="level-1-api_processed.json: No such file"):
+    with pytest.raises(InputError, match=r"level-1-api_processed.json: No such file"):
         ApiBank(tmp_path).tasks()
     broken = record([ALARM | {"parameters": {"minutes": 5}}])
-    with pytest.raises(InputError, match="level-2-api_processed.json: 0.answer.*parameters.minutes: Input should be"):
+    with pytest.raises(InputError, match=r"level-2-api_processed.json: 0.answer.*parameters.minutes: Input should be"):
         ApiBank(write(tmp_path, [record([ALARM])], [broken], [])).tasks()
 
 

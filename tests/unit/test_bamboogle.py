@@ -18,7 +18,7 @@ from genenv.types import Score, Trajectory
 
 QUESTIONS = [
     {"Question": "Where was the author of The Lost Kite born?", "Answer": "the City of Ulm\n"},
-    {"Question": "How high is the hill that Ulm's tower faces?", "Answer": "4,884 m"},
+    {"Question": "How high is the hill that Ulm's tower faces?", "Answer": "3,127 m"},
 ]
 
 
@@ -38,9 +38,9 @@ def passages(folder: Path, *records: object) -> Passages:
     ("text", "words"),
     [
         ("The  City of\tUlm.", ["city", "of", "ulm"]),
-        ("4,884 m", ["4884", "m"]),
+        ("3,127 m", ["3127", "m"]),
         ("An apple, a day", ["apple", "day"]),
-        ("Gerald R. Ford", ["gerald", "r", "ford"]),
+        ("Ann B. Lee", ["ann", "b", "lee"]),
         ("rock-and-roll", ["rockandroll"]),
         ("Théâtre", ["théâtre"]),
         ("a.", []),
@@ -130,7 +130,7 @@ def test_a_judge_decides_where_there_is_one(folder: Path) -> None:
 def test_closed_book_is_one_turn_without_tools(folder: Path) -> None:
     bench = Bamboogle(folder)
     task = bench.tasks()[1]
-    assert (bench.max_turns, task.tools, task.spec["id"], task.target) == (1, (), "1", "4,884 m")
+    assert (bench.max_turns, task.tools, task.spec["id"], task.target) == (1, (), "1", "3,127 m")
     step = bench.episode(task).step('<tool_call>{"name": "search", "arguments": {"query": "hill"}}</tool_call>')
     assert step.score is not None
     assert step.score.value == 0.0
@@ -148,6 +148,13 @@ def test_passages_are_ranked(folder: Path) -> None:
     assert found("tower") == ["Tower: Tower tower tower.", "Ulm: A city on the Danube with a tower."]
     assert found("the") == []
     assert found("Where was Stern born?")[0].startswith("Ada Stern:")
+
+
+def test_rare_words_weigh_more(folder: Path) -> None:
+    """ln(1 + 2.5 / 1.5) * 2.2 / (1 + 1.2 * 1.68) = 0.71 for the long one, ln(1 + 1.5 / 2.5) * 2.2 / (1 + 1.2 * 0.66) = 0.58."""
+    texts = {"one": "common", "two": "common", "three": "rare but long long long long"}
+    found = passages(folder, *({"title": k, "text": v} for k, v in texts.items()))
+    assert [p.partition(":")[0] for p in found("common rare")] == ["three", "one", "two"]
 
 
 def test_a_broken_file_of_passages_is_named_with_its_line(folder: Path) -> None:
@@ -212,10 +219,10 @@ def test_turns_end(folder: Path) -> None:
 
 
 def test_data_that_is_missing_or_damaged_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="neither bamboogle.json nor data.json in"):
+    with pytest.raises(InputError, match=r"neither bamboogle.json nor data.json in"):
         Bamboogle(tmp_path).tasks()
     (tmp_path / "bamboogle.json").write_text('[{"Question": "x"}]')
-    with pytest.raises(InputError, match="bamboogle.json: 0.Answer: Field required"):
+    with pytest.raises(InputError, match=r"bamboogle.json: 0.Answer: Field required"):
         Bamboogle(tmp_path).tasks()
 
 

@@ -31,7 +31,7 @@ LONGEST = 8192
 """Characters of a bracketed call that are read: matching its parameters may take quadratic time."""
 
 _START = re.compile(r"\[(\w+)\(")
-_PARAMETER = re.compile(r"""(?<!\w)(\w+)\s*=\s*(?:['"](.+?)['"]|(\[.*\]|\w+))""")
+_PARAMETER = re.compile(r"""(\w+)\s*=\s*(?:['"](.+?)['"]|(\[.*\]|\w+))""")
 
 
 class _Call(BaseModel):
