@@ -93,6 +93,7 @@ def test_nothing_covers_an_empty_gold() -> None:
         ("so \\boxed{", None, "empty or unclosed box"),
         ("First.\nThen Ulm.", None, "no answer"),
         ("", None, "no answer"),
+        ('<tool_call>{"name": "search"', None, "a call instead of an answer"),
     ],
 )
 def test_answers_are_found(text: str, answer: str | None, error: str) -> None:
@@ -132,8 +133,7 @@ def test_closed_book_is_one_turn_without_tools(folder: Path) -> None:
     task = bench.tasks()[1]
     assert (bench.max_turns, task.tools, task.spec["id"], task.target) == (1, (), "1", "3,127 m")
     step = bench.episode(task).step('<tool_call>{"name": "search", "arguments": {"query": "hill"}}</tool_call>')
-    assert step.score is not None
-    assert step.score.value == 0.0
+    assert step.score == Score(0.0, "malformed: a call instead of an answer")
 
 
 def test_passages_are_ranked(folder: Path) -> None:

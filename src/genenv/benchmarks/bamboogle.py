@@ -21,7 +21,7 @@ from genenv.benchmarks.base import Result, data_folder
 from genenv.benchmarks.search import Search, normalized
 from genenv.domains.base import Step
 from genenv.errors import InputError
-from genenv.parsing import boxed_answer, parse_tool_calls, plain_answer, shorten
+from genenv.parsing import OPEN, boxed_answer, parse_tool_calls, plain_answer, shorten
 from genenv.types import Json, Message, Score, Task
 
 HOW = "clone https://github.com/qiancheng0/ToolRL and take its folder benchmarks/Bamboogle"
@@ -184,6 +184,8 @@ def read_answer(text: str) -> tuple[str | None, str]:
         return (answer, "") if answer else (None, "empty answer")
     if "\\boxed{" in text:
         return (boxed, "") if (boxed := boxed_answer(text)) else (None, "empty or unclosed box")
+    if OPEN in text:
+        return None, "a call instead of an answer"
     plain = plain_answer(text)
     return (plain, "") if plain else (None, "no answer")
 

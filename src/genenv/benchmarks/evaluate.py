@@ -199,12 +199,12 @@ def _resume(out: Path, settings: dict[str, Json]) -> dict[str, Result]:
 
 
 def open_all(data: Path | None, passages: Path | None) -> tuple[dict[str, Benchmark], dict[str, str]]:
-    """The benchmarks that can be played, their files in `data`/NAME or $GENENV_DATA/NAME; and why the others cannot."""
+    """The benchmarks that can be played, and why the others cannot. Files are in `data`/NAME, else where each looks itself."""
     found: dict[str, Benchmark] = {}
     reasons: dict[str, str] = {}
     for name in COLUMNS:
         try:
-            folder = data / name if data is not None else None
+            folder = data / name if data is not None and (data / name).is_dir() else None
             benchmark = make_benchmark(name, folder, passages if name == "bamboogle" else None)
             benchmark.tasks()
         except InputError as error:
