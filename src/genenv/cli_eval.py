@@ -173,6 +173,8 @@ def _benchmarks(
                 shown.add_row(*row)
             Console(markup=False, highlight=False).print(shown)
             print(f"rows after the first: published, {table.SOURCE}; their protocols are known in part only")
+            for key in table.NEAREST.keys() & results.keys():
+                print(f"{table.COLUMNS[key]}: {table.NEAREST[key]}, taken to be what the published figure is")
     _warn_unscored(sum(result["unscored"] for result in results.values()))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_cli import call, lines, refused
 
-from genenv.benchmarks.table import COLUMNS
+from genenv.benchmarks import evaluate
 
 QUESTIONS = [{"Question": f"What is {i}?", "Answer": f"thing {i}"} for i in range(6)]
 CALL = {"name": "SetTimer", "parameters": {"minutes": "5"}}
@@ -18,8 +18,9 @@ RECORD = {"system": "Tools.", "user": "Timer, please.", "answer": [CALL], "other
 
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two benchmarks of our own under one folder; no other data is known."""
+    """Two benchmarks of our own under one folder, and a third without data, are all that there is."""
     monkeypatch.delenv("GENENV_DATA", raising=False)
+    monkeypatch.setattr(evaluate, "COLUMNS", ("api-bank", "bamboogle", "travelplanner"))
     root = tmp_path / "data"
     (root / "bamboogle").mkdir(parents=True)
     (root / "bamboogle" / "data.json").write_text(json.dumps(QUESTIONS))
@@ -64,9 +65,9 @@ def test_all_benchmarks_in_one_table(data: Path, tmp_path: Path) -> None:
     result = call("eval", "baseline:empty", "--all", "--data", data, "--out", tmp_path / "out", "--json")
     document = json.loads(result.stdout)
     assert document["mean"] is None
-    assert set(document["benchmarks"]) == set(COLUMNS)
+    assert set(document["benchmarks"]) == {"api-bank", "bamboogle", "travelplanner"}
     assert document["benchmarks"]["api-bank"]["score"] == 0.0
-    assert set(document["benchmarks"]["bfcl"]) == {"reason"}
+    assert set(document["benchmarks"]["travelplanner"]) == {"reason"}
     assert (tmp_path / "out" / "api-bank" / "records.jsonl").exists()
     shown = call("eval", "baseline:empty", "--all", "--data", data).stdout
     rows = [line.split() for line in shown.splitlines()]
