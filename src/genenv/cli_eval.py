@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -114,9 +114,9 @@ def _heldout(found: Subject, tasks: int, rollouts: int, temperature: float, seed
     chosen = domain.heldout(tasks, derive_seed("heldout"))
     if not chosen:
         raise InputError(f"{found.name}: its domain, {domain.name}, has no held-out tasks")
-    engine, agent = found.load()
+    agent, chat, _ = found.load()
     settings = PlayConfig(rollouts, found.config.agent.max_tokens, found.config.agent.max_turns, temperature)
-    result = heldout.evaluate(agent, engine.chat, domain, chosen, settings, seed)
+    result = heldout.evaluate(agent, chat, domain, chosen, settings, seed)
     if as_json:
         emit({"subject": found.name, "round": found.round, **result})
     else:
@@ -124,7 +124,7 @@ def _heldout(found: Subject, tasks: int, rollouts: int, temperature: float, seed
             print(f"{family:<12} {100 * value:5.1f} %")
         detail = f"{len(chosen)} tasks x {rollouts}, {result['malformed']} malformed, {result['unscored']} unscored"
         print(f"{'all':<12} {100 * result['score']:5.1f} %   {detail}")
-    _warn_unscored(result["unscored"])
+    _warn_unscored([result])
 
 
 def _benchmarks(
@@ -147,8 +147,7 @@ def _benchmarks(
         played, reasons = open_all(data, passages)
         if not played:
             raise InputError("--all: " + "; ".join(reasons.values()))
-    engine, agent = found.load()
-    player = Player(found.title, agent, engine.chat, engine.context)
+    player = Player(found.title, *found.load())
     results: dict[str, dict[str, Json]] = {}
     for key, benchmark in played.items():
 
@@ -156,7 +155,6 @@ def _benchmarks(
             print(f"{key}  {done}/{total}  {100 * mean:.1f} % so far", file=sys.stderr, flush=True)
 
         results[key] = run(benchmark, player, options, out / key if out and name is None else out, progress)
-    engine.close()
     if as_json:
         missing = {key: {"reason": reason} for key, reason in reasons.items()}
         whole = {"subject": found.title, "benchmarks": results | missing, "mean": table.overall(results)}
@@ -175,7 +173,7 @@ def _benchmarks(
             print(f"rows after the first: published, {table.SOURCE}; their protocols are known in part only")
             for key in table.NEAREST.keys() & results.keys():
                 print(f"{table.COLUMNS[key]}: {table.NEAREST[key]}, taken to be what the published figure is")
-    _warn_unscored(sum(result["unscored"] for result in results.values()))
+    _warn_unscored(results.values())
 
 
 def _summary(result: Mapping[str, Json]) -> None:
@@ -184,6 +182,8 @@ def _summary(result: Mapping[str, Json]) -> None:
     print(line(result))
 
 
-def _warn_unscored(count: int) -> None:
-    if count:
-        errors.print(f"warning: {count} attempts could not be scored and count as wrong", style="yellow")
+def _warn_unscored(results: Iterable[Mapping[str, Json]]) -> None:
+    for result in results:
+        if result["unscored"]:
+            often = f"warning: {result['unscored']} attempts could not be scored and count as wrong, most often: "
+            errors.print(often + result["unscored_reason"], style="yellow", markup=False, soft_wrap=True)

@@ -9,6 +9,7 @@ from genenv.chat import ChatFormat
 from genenv.domains.base import Playable
 from genenv.engines.base import Policy
 from genenv.rollouts import PlayConfig, play
+from genenv.scoring import failures
 from genenv.types import Json, Task, derive_seed
 
 
@@ -26,6 +27,5 @@ def evaluate(
         "tasks": len(tasks),
         "rollouts": config.group_size,
         "temperature": config.temperature,
-        "unscored": sum(t.score.value is None for g in attempts for t in g),
-        "malformed": sum(t.score.reason.startswith("malformed") for g in attempts for t in g),
+        **failures([t.score for g in attempts for t in g]),
     }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,16 @@ class ScoreLine:
 
     id: str
     score: Score
+
+
+def failures(scores: Sequence[Score]) -> dict[str, Json]:
+    """How many answers could not be read, how many could not be scored, and why these most often (None: there are none)."""
+    reasons = Counter(s.reason for s in scores if s.value is None)
+    return {
+        "malformed": sum(s.reason.startswith("malformed") for s in scores),
+        "unscored": reasons.total(),
+        "unscored_reason": reasons.most_common(1)[0][0] if reasons else None,
+    }
 
 
 def gate_file(domain: Domain, path: Path) -> Iterator[GateLine]:

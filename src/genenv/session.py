@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from genenv.chat import ChatFormat
 from genenv.coevolve import CoEvolution, Progress, fitting
 from genenv.config import Config, DomainConfig, EngineConfig
 from genenv.domains.base import Domain
@@ -92,8 +93,8 @@ class Subject:
     def title(self) -> str:
         return self.name if self.round is None else f"{self.name} round {self.round}"
 
-    def load(self) -> tuple[Engine, Policy]:
-        """Raises InputError if the model cannot be found or used."""
+    def load(self) -> tuple[Policy, ChatFormat, int | None]:
+        """The agent, its chat format and its context (None: unknown). Raises InputError if the model cannot be used."""
         if self.name == BASELINE:
             engine: Engine = ScriptedEngine(lambda prompt, seed: "", lambda prompt, seed: "")
         else:
@@ -101,7 +102,7 @@ class Subject:
         agent = engine.policy("agent")
         if self.adapter is not None:
             agent.load_state(self.adapter)
-        return engine, agent
+        return agent, engine.chat, engine.context
 
 
 def find_subject(name: str, catalogue: Path | None, warn: Callable[[str], None]) -> Subject:

@@ -99,6 +99,7 @@ def test_every_sample_counts(tmp_path: Path) -> None:
         "malformed": 1,
         "cut_off": 1,
         "unscored": 1,
+        "unscored_reason": "environment error: OSError: lost",
         "missing": 0,
         "subject": "scripted",
         "seed": 3,
@@ -251,6 +252,7 @@ def test_recorded_predictions(tmp_path: Path) -> None:
         "malformed": 1,
         "cut_off": 0,
         "unscored": 1,
+        "unscored_reason": "error: refused",
         "missing": 1,
     }
     assert [(x["id"], x["value"], x["reason"]) for x in lines] == [

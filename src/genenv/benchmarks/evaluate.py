@@ -20,7 +20,7 @@ from genenv.engines.base import Policy
 from genenv.errors import InputError
 from genenv.parsing import parse_json_object
 from genenv.rollouts import PlayConfig, play, turns
-from genenv.scoring import MISSING, read_outputs
+from genenv.scoring import MISSING, failures, read_outputs
 from genenv.types import Chat, Json, Score, Task, Trajectory, canonical, content_id, derive_seed
 
 BATCH = 32
@@ -132,9 +132,8 @@ def _document(benchmark: Benchmark, results: Sequence[Result], total: int) -> di
         "figures": {name: value for name, value in figures.items() if name != "score"},
         "samples": len(results),
         "of": total,
-        "malformed": sum(r.score.reason.startswith("malformed") for r in results),
+        **failures([r.score for r in results]),
         "cut_off": sum(r.stop == "length" for r in results),
-        "unscored": sum(r.score.value is None for r in results),
         "missing": sum(r.score.reason == MISSING for r in results),
     }
 
