@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -72,6 +74,19 @@ def config_file(tmp_path: Path) -> Path:
     path = tmp_path / "small.toml"
     path.write_text("rounds = 3\n[simulator]\ntasks = 6\n[agent]\ngroup_size = 4\n[eval]\ntasks = 2\nrollouts = 2\n")
     return path
+
+
+@pytest.fixture(scope="session")
+def official() -> Callable[[str], Path]:
+    """The folder of a benchmark's official files; the test is skipped where they are not."""
+    root = Path(os.environ.get("GENENV_DATA") or Path(__file__).parents[2] / "shared" / "data")
+
+    def folder(name: str) -> Path:
+        if not (root / name).is_dir():
+            pytest.skip(f"no official data: {root / name} is missing; set GENENV_DATA")
+        return root / name
+
+    return folder
 
 
 @pytest.fixture(autouse=True)

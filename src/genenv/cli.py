@@ -6,9 +6,7 @@ import json
 import sqlite3
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from statistics import fmean
@@ -20,9 +18,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from genenv import __version__
-from genenv.config import Config, DomainConfig, EngineConfig, ServerConfig, build_config, load_config
+from genenv.cli_eval import evaluate
+from genenv.config import DomainConfig, build_config, load_config
 from genenv.errors import GenEnvError, InputError
-from genenv.types import Json, derive_seed
+from genenv.terminal import Catalogue, JsonFlag, emit, errors, failure, one_line_errors, quiet_libraries
+from genenv.types import Json
 
 app = typer.Typer(
     name="genenv",
@@ -31,49 +31,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-errors = Console(stderr=True)
-
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-SERVED = "openai:"
-SERVER = ServerConfig()
-Catalogue = Annotated[Path | None, typer.Option(help="JSONL of functions; none: the built-in catalogue.")]
-
-
-@contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Expected errors become one line on standard error: status 2 for bad input, 1 for a failure while working."""
-    try:
-        yield
-    except InputError as error:
-        print(f"genenv: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
-    except GenEnvError as error:
-        print(f"genenv: {error}", file=sys.stderr)
-        raise typer.Exit(1) from None
-    except BrokenPipeError:
-        raise
-    except (OSError, sqlite3.Error) as error:
-        print(f"genenv: {failure(error)}", file=sys.stderr)
-        raise typer.Exit(1) from None
-
-
-def failure(error: Exception) -> str:
-    """What the machine says, on one line: a full disk, a file that is gone, a locked database."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror + (f": {error.filename}" if error.filename else "")
-    return " ".join(str(error).split()) or type(error).__name__
-
-
-def emit(document: Json) -> None:
-    print(json.dumps(document, ensure_ascii=False))
-
-
-def quiet_libraries() -> None:
-    """No foreign progress bars or notices between ours."""
-    from transformers.utils import logging
-
-    logging.set_verbosity_error()
-    logging.disable_progress_bar()
 
 
 class Display:
@@ -185,81 +142,7 @@ def train(
         game.store.close()
 
 
-@app.command("eval")
-def evaluate(
-    subject: Annotated[
-        str,
-        typer.Argument(
-            metavar="RUN_OR_MODEL", help="A run folder, builtin:tiny, a model folder, openai:MODEL behind a server."
-        ),
-    ],
-    tasks: Annotated[int, typer.Option(help="Number of held-out tasks.", min=1)] = 64,
-    rollouts: Annotated[int, typer.Option(help="Attempts per task.", min=1)] = 4,
-    temperature: Annotated[float, typer.Option(min=0.0)] = 1.0,
-    seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
-    catalogue: Catalogue = None,
-    base_url: Annotated[
-        str, typer.Option(help="openai: the server, whose key is in OPENAI_API_KEY.")
-    ] = SERVER.base_url,
-    concurrency: Annotated[int, typer.Option(help="openai: requests in flight.", min=1)] = SERVER.concurrency,
-    as_json: JsonFlag = False,
-) -> None:
-    """Score an agent on held-out tasks. Attempts that could not be scored count as wrong and are reported."""
-    with one_line_errors():
-        from genenv.rollouts import PlayConfig, play
-        from genenv.session import make_domain, make_engine, make_served
-        from genenv.store import Store
-
-        quiet_libraries()
-        checkpoint = server = None
-        if (Path(subject) / "run.sqlite").exists():
-            store = Store.read(Path(subject))
-            config, checkpoint = store.config, store.latest_checkpoint(lambda message: errors.print(message))
-            store.close()
-            if checkpoint is None:
-                raise InputError(f"{subject} has no complete checkpoint yet")
-        elif subject.startswith(SERVED):
-            server = ServerConfig(model=subject.removeprefix(SERVED), base_url=base_url, concurrency=concurrency)
-            config = Config(domain=DomainConfig(catalogue=catalogue))
-        else:
-            config = Config(engine=EngineConfig(model=subject), domain=DomainConfig(catalogue=catalogue))
-        domain = make_domain(config.domain)
-        agent = make_served(server, errors.print) if server else make_engine(config.engine, config.seed).policy("agent")
-        if checkpoint is not None:
-            agent.load_state(checkpoint[1] / "agent")
-        heldout = domain.heldout(tasks, derive_seed("heldout"))
-        if not heldout:
-            raise InputError(f"{subject}: its domain, {domain.name}, has no held-out tasks")
-        settings = PlayConfig(rollouts, config.agent.max_tokens, config.agent.max_turns, temperature)
-        attempts = play(agent, agent.chat, domain, heldout, settings, derive_seed(seed, "eval"))
-        scores: dict[str, list[float]] = {}
-        for task, group in zip(heldout, attempts, strict=True):
-            scores.setdefault(task.family, []).extend(t.score.value or 0.0 for t in group)
-        score = fmean(s for family in scores.values() for s in family)
-        malformed = sum(t.score.reason.startswith("malformed") for g in attempts for t in g)
-        unscored = sum(t.score.value is None for g in attempts for t in g)
-        result: dict[str, Json] = {
-            "subject": subject,
-            "round": checkpoint[0] if checkpoint else None,
-            "score": score,
-            "families": {family: fmean(values) for family, values in sorted(scores.items())},
-            "tasks": len(heldout),
-            "rollouts": rollouts,
-            "temperature": temperature,
-            "unscored": unscored,
-            "malformed": malformed,
-        }
-        if as_json:
-            emit(result)
-        else:
-            for family, values in sorted(scores.items()):
-                print(f"{family:<12} {100 * fmean(values):5.1f} %")
-            detail = f"{len(heldout)} tasks x {rollouts}, {malformed} malformed, {unscored} unscored"
-            print(f"{'all':<12} {100 * score:5.1f} %   {detail}")
-        if unscored:
-            reasons = Counter(t.score.reason for g in attempts for t in g if t.score.value is None)
-            often = f"warning: {unscored} attempts could not be scored and count as wrong, most often: "
-            errors.print(often + reasons.most_common(1)[0][0], style="yellow", markup=False, soft_wrap=True)
+app.command("eval")(evaluate)
 
 
 @app.command()

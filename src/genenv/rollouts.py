@@ -2,16 +2,18 @@
 
 Turn by turn, all live episodes are sampled in one call. What the model wrote is appended as the very tokens that were
 sampled, what the environment answered as the tokens that the template gives it, with mask 0. A failure of the
-environment or of the engine ends the episode unscored; it is a record, not a crash.
+environment or of the engine ends the episode unscored; a prompt that has outgrown the model's context ends it with nothing
+earned. All of them are records, not crashes.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from genenv.chat import ChatFormat
-from genenv.domains.base import Episode, Playable
+from genenv.domains.base import Episode, Playable, Step
 from genenv.engines.base import Policy
 from genenv.types import Chat, Sample, SampleRequest, Score, StopReason, Task, Trajectory, derive_seed
 
@@ -24,6 +26,8 @@ class PlayConfig:
     max_tokens: int
     max_turns: int
     temperature: float = 1.0
+    context: int | None = None
+    """Tokens that the model takes, prompt and answer together: near its end, turns get shorter than `max_tokens`."""
 
 
 @dataclass
@@ -52,6 +56,11 @@ class _Live:
         self.mask += [0] * len(tokens)
         self.logprobs += [0.0] * len(tokens)
 
+    def out_of_context(self, context: int) -> None:
+        before = len(self.prompt) + len(self.tokens)
+        self.score = Score(0.0, f"context full: prompt of {before} tokens, the model takes {context}")
+        self.stop = "length"
+
     def trajectory(self) -> Trajectory:
         assert self.score is not None
         before = len(self.prompt)
@@ -68,13 +77,24 @@ class _Live:
 
 
 def play(
-    policy: Policy, chat: ChatFormat, domain: Playable, tasks: Sequence[Task], config: PlayConfig, seed: int
+    policy: Policy,
+    chat: ChatFormat,
+    domain: Playable,
+    tasks: Sequence[Task],
+    config: PlayConfig,
+    seed: int,
+    numbers: Sequence[int] | None = None,
 ) -> list[list[Trajectory]]:
-    """Let the policy try each task `group_size` times. The members of a group start from the same tokens."""
+    """Let the policy try each task `group_size` times. The members of a group start from the same tokens.
+
+    Sampling seeds derive from `seed`, the task and its number: its place in `tasks` unless `numbers` says otherwise,
+    which makes a task's attempts independent of the others that it is played with.
+    """
     prompts = [chat.encode(Chat(t.messages, t.tools)) for t in tasks]
+    context = config.context or sys.maxsize
     games = [
-        [_Live(domain.episode(t), p, (seed, t.id, i, member)) for member in range(config.group_size)]
-        for i, (t, p) in enumerate(zip(tasks, prompts, strict=True))
+        [_Live(_start(domain, t), p, (seed, t.id, i, member)) for member in range(config.group_size)]
+        for i, t, p in zip(numbers or range(len(tasks)), tasks, prompts, strict=True)
     ]
     try:
         for turn in range(config.max_turns):
@@ -84,11 +104,17 @@ def play(
                 live = [g for g in group if g.score is None]
                 # only the first turn is shared by the whole group
                 for share in [live] if turn == 0 else [[g] for g in live]:
-                    if share:
-                        seeds = tuple(derive_seed(*g.seed, turn) for g in share)
-                        prompt = share[0].prompt + tuple(share[0].tokens)
-                        requests.append(SampleRequest(prompt, seeds, config.max_tokens, config.temperature))
-                        players.append(share)
+                    if not share:
+                        continue
+                    prompt = share[0].prompt + tuple(share[0].tokens)
+                    room = min(config.max_tokens, context - len(prompt))
+                    if room < 1:
+                        for game in share:
+                            game.out_of_context(context)
+                        continue
+                    seeds = tuple(derive_seed(*g.seed, turn) for g in share)
+                    requests.append(SampleRequest(prompt, seeds, room, config.temperature))
+                    players.append(share)
             if not requests:
                 break
             for share, samples in zip(players, policy.sample(requests), strict=True):
@@ -99,6 +125,26 @@ def play(
             for game in group:
                 game.episode.close()
     return [[g.trajectory() for g in group] for group in games]
+
+
+class _Failed:
+    """An episode that could not be started: its first step says why."""
+
+    def __init__(self, error: Exception) -> None:
+        self._error = error
+
+    def step(self, text: str) -> Step:
+        raise self._error
+
+    def close(self) -> None:
+        pass
+
+
+def _start(domain: Playable, task: Task) -> Episode:
+    try:
+        return domain.episode(task)
+    except Exception as error:  # as in _advance
+        return _Failed(error)
 
 
 def _advance(game: _Live, sample: Sample, chat: ChatFormat, last: bool) -> None:
@@ -126,3 +172,16 @@ def _advance(game: _Live, sample: Sample, chat: ChatFormat, last: bool) -> None:
     else:
         game.read(chat.turn(step.messages, ended=sample.stopped))
         game.text += [m.content for m in step.messages]
+
+
+def turns(trajectory: Trajectory, chat: ChatFormat) -> list[str]:
+    """What the agent wrote, turn by turn: the decoded runs of tokens with mask 1."""
+    written: list[list[int]] = []
+    before = 0
+    for token, mask in zip(trajectory.tokens, trajectory.mask, strict=True):
+        if mask and not before:
+            written.append([])
+        if mask:
+            written[-1].append(token)
+        before = mask
+    return [chat.decode(tokens) for tokens in written]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +32,16 @@ class ScoreLine:
 
     id: str
     score: Score
+
+
+def failures(scores: Sequence[Score]) -> dict[str, Json]:
+    """How many answers could not be read, how many could not be scored, and why these most often (None: there are none)."""
+    reasons = Counter(s.reason for s in scores if s.value is None)
+    return {
+        "malformed": sum(s.reason.startswith("malformed") for s in scores),
+        "unscored": reasons.total(),
+        "unscored_reason": reasons.most_common(1)[0][0] if reasons else None,
+    }
 
 
 def gate_file(domain: Domain, path: Path) -> Iterator[GateLine]:
@@ -70,21 +81,25 @@ def read_tasks(domain: Domain, path: Path) -> dict[str, Task]:
     return tasks
 
 
-def read_outputs(path: Path) -> dict[str, str | Score]:
-    """Recorded outputs: `{"id": ..., "output": "..."}` a line, or `{"id": ..., "error": "..."}` where there was none.
+def read_outputs(path: Path, known: Container[str], source: str, form: type = str) -> dict[str, Json | Score]:
+    """Recorded outputs by id: `{"id": ..., "output": ...}` a line, or `{"id": ..., "error": "..."}` where there was none.
 
-    Raises InputError with the line.
+    `form` is the type of an output, `object` for any JSON. Raises InputError with the line, also for an id that occurs
+    twice or is not among the `known` ones, which `source` has.
     """
-    outputs: dict[str, str | Score] = {}
+    outputs: dict[str, Json | Score] = {}
     for number, text in read_lines(path):
         try:
             record: dict[str, Json] = parse_json_object(text)
         except ValueError as error:
             raise InputError(f"{path}:{number}: {error}") from None
         failed = isinstance(record.get("error"), str) and "output" not in record
-        if "id" not in record or not (failed or isinstance(record.get("output"), str)):
-            raise InputError(f'{path}:{number}: expected {{"id": ..., "output": "..."}}')
+        if "id" not in record or not (failed or ("output" in record and isinstance(record["output"], form))):
+            shown = '"..."' if form is str else "..."
+            raise InputError(f'{path}:{number}: expected {{"id": ..., "output": {shown}}}')
         key = str(record["id"])
+        if key not in known:
+            raise InputError(f"{path}:{number}: id {key!r} is not in {source}")
         if key in outputs:
             raise InputError(f"{path}:{number}: id {key!r} occurs twice")
         outputs[key] = Score(None, f"error: {record['error']}") if failed else record["output"]
@@ -93,13 +108,12 @@ def read_outputs(path: Path) -> dict[str, str | Score]:
 
 def score_file(domain: Domain, tasks_path: Path, outputs_path: Path) -> list[ScoreLine]:
     """One line per task: every task counts, with or without an output. Raises InputError for an unknown id."""
-    tasks, outputs = read_tasks(domain, tasks_path), read_outputs(outputs_path)
-    if unknown := outputs.keys() - tasks.keys():
-        raise InputError(f"{outputs_path}: id {min(unknown)!r} is not in {tasks_path}")
+    tasks = read_tasks(domain, tasks_path)
+    outputs = read_outputs(outputs_path, tasks, str(tasks_path))
     gate = Gate(domain)
 
     def score(key: str, task: Task) -> Score:
         output = outputs.get(key, Score(0.0, MISSING))
-        return gate.execute(task, [output]) if isinstance(output, str) else output
+        return output if isinstance(output, Score) else gate.execute(task, [output])
 
     return [ScoreLine(key, score(key, task)) for key, task in tasks.items()]

@@ -11,10 +11,10 @@ import pytest
 from test_cli import call, refused, song
 
 from genenv import files, session
-from genenv.cli import failure
 from genenv.domains.tool_use import ToolUse
 from genenv.engines.scripted import ScriptedEngine
 from genenv.store import Store
+from genenv.terminal import failure
 from genenv.types import derive_seed
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from genenv.domains.base import Step
 from genenv.engines.scripted import ScriptedEngine
-from genenv.rollouts import PlayConfig, play
+from genenv.rollouts import PlayConfig, play, turns
 from genenv.types import Message, Score, Task
 
 TASK = Task("x", (Message("user", "hi"),), (), None, {})
@@ -96,3 +96,57 @@ def test_an_answer_cut_off_at_the_limit_is_still_judged() -> None:
     (trajectory,), _ = run(["stop it"], max_tokens=4)
     assert trajectory.score.value == 1.0
     assert trajectory.stop == "length"
+
+
+def test_an_episode_that_cannot_be_started_is_a_record() -> None:
+    class Broken(Game):
+        def episode(self, task: Task) -> Game:
+            raise OSError("no such game")
+
+    engine = ScriptedEngine(agent=lambda p, s: "look", simulator=lambda p, s: "")
+    played = play(engine.policy("agent"), engine.chat, Broken(), [TASK, TASK], PlayConfig(1, 16, 4), seed=1)
+    assert [t.score for (t,) in played] == [Score(None, "environment error: OSError: no such game")] * 2
+
+
+def test_turns_are_what_the_agent_wrote() -> None:
+    engine = ScriptedEngine(agent=lambda p, s: ["look", "", "stop"][p.count("tool: ok")], simulator=lambda p, s: "")
+    ((trajectory,),) = play(engine.policy("agent"), engine.chat, Game(), [TASK], PlayConfig(1, 16, 4), seed=1)
+    assert turns(trajectory, engine.chat) == ["look", "", "stop"]
+
+
+# "user: hi\nassistant: " is 20 bytes; "look" with its end 5; "\ntool: ok\nassistant: " 21
+@pytest.mark.parametrize(
+    ("context", "value", "reason", "stop", "written"),
+    [
+        (20, 0.0, "context full: prompt of 20 tokens, the model takes 20", "length", 0),
+        (21, 0.0, "cut off by the token limit", "length", 1),
+        (46, 0.0, "context full: prompt of 46 tokens, the model takes 46", "length", 5),
+        (51, 1.0, "right", "stop", 10),
+    ],
+)
+def test_the_context_ends_an_episode(context: int, value: float, reason: str, stop: str, written: int) -> None:
+    engine = ScriptedEngine(agent=lambda p, s: ["look", "stop"][p.count("tool: ok")], simulator=lambda p, s: "")
+    game = Game()
+    config = PlayConfig(2, 16, 4, context=context)
+    (attempts,) = play(engine.policy("agent"), engine.chat, game, [TASK], config, seed=1)
+    for trajectory in attempts:
+        assert trajectory.score == Score(value, reason)
+        assert (trajectory.stop, trajectory.written) == (stop, written)
+    assert game.closed == 2
+
+
+def test_a_numbered_task_is_sampled_alike_in_any_company() -> None:
+    engine = ScriptedEngine(agent=lambda prompt, seed: f"stop{seed}", simulator=lambda p, s: "")
+
+    class Echo(Game):
+        def step(self, text: str) -> Step:
+            return Step(score=Score(1.0, text))
+
+    def reasons(tasks: list[Task], numbers: list[int] | None) -> list[str]:
+        played = play(engine.policy("agent"), engine.chat, Echo(), tasks, PlayConfig(1, 64, 1), 1, numbers)
+        return [t.score.reason for (t,) in played]
+
+    whole = reasons([TASK, TASK, TASK], None)
+    assert len(set(whole)) == 3
+    assert reasons([TASK], [2]) == whole[2:]
+    assert reasons([TASK], [0]) == whole[:1]

@@ -16,18 +16,22 @@ from typing import Protocol
 
 from genenv.domains.base import Playable
 from genenv.errors import InputError
-from genenv.types import Json, Score, Task
+from genenv.types import Json, Score, StopReason, Task
 
 
 @dataclass(frozen=True)
 class Result:
-    """One scored sample. `output` is what the agent wrote, turn by turn, or the recorded prediction."""
+    """One scored sample. `output` is what the agent wrote, turn by turn, or the recorded prediction.
+
+    `stop` says how the episode ended; None for a recorded prediction.
+    """
 
     id: str
     category: str
     score: Score
     prompt: str = ""
     output: Json = None
+    stop: StopReason | None = None
 
     @property
     def value(self) -> float:

@@ -95,6 +95,8 @@ class Engine(Protocol):
 
     chat: ChatFormat
     model_name: str
+    context: int | None
+    """Tokens that the model takes at most, prompt and answer together; None where that is not known."""
 
     def policy(self, player: Player) -> Policy: ...
 

@@ -284,6 +284,7 @@ class Taught:
     def __init__(self, engine: Engine, teacher: OpenAIPolicy) -> None:
         self.chat = engine.chat
         self.model_name = engine.model_name
+        self.context = engine.context
         self.base_logprobs = engine.base_logprobs
         self._engine = engine
         self._teacher = teacher

@@ -81,6 +81,7 @@ class ScriptedEngine:
     def __init__(self, agent: Respond, simulator: Respond) -> None:
         self.chat = ChatFormat(ByteTokenizer())
         self.model_name = "scripted"
+        self.context: int | None = None
         self._policies: dict[Player, ScriptedPolicy] = {
             "agent": ScriptedPolicy(self.chat, agent),
             "simulator": ScriptedPolicy(self.chat, simulator),

@@ -106,6 +106,7 @@ class TinkerEngine:
         self.chat = ChatFormat(AutoTokenizer.from_pretrained(model))
         self.server = server
         self.model_name = base_model
+        self.context: int | None = None
         self.rank = rank
         self.seed = seed
         self.token_budget = token_budget

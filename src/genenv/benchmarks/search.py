@@ -1,0 +1,62 @@
+"""Looking things up: what a search tool is, and a small one over passages in a file, for tests and closed networks."""
+
+from __future__ import annotations
+
+import math
+import string
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from genenv.errors import InputError
+from genenv.files import read_lines
+from genenv.parsing import parse_json_object
+
+FOUND = 5
+"""Passages that one search returns at most."""
+
+_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+class Search(Protocol):
+    """A search tool: passages for a query, best first. What it raises is told to the agent as a failed search."""
+
+    def __call__(self, query: str) -> Sequence[str]: ...
+
+
+def normalized(text: str) -> list[str]:
+    """Words of `text` in the way of SQuAD's script: lower case, without ASCII punctuation, without a, an and the."""
+    return [w for w in text.lower().translate(_PUNCTUATION).split() if w not in ("a", "an", "the")]
+
+
+class Passages:
+    """BM25 (k1 = 1.2, b = 0.75) over a JSONL file of `{"title": ..., "text": ...}`. Raises InputError with the line."""
+
+    def __init__(self, path: Path) -> None:
+        self._passages: list[str] = []
+        for number, line in read_lines(path):
+            try:
+                record = parse_json_object(line)
+            except ValueError as error:
+                raise InputError(f"{path}:{number}: {error}") from None
+            if not (isinstance(record.get("title"), str) and isinstance(record.get("text"), str)):
+                raise InputError(f'{path}:{number}: expected {{"title": "...", "text": "..."}}')
+            self._passages.append(f"{record['title']}: {record['text']}")
+        counts = [Counter(normalized(p)) for p in self._passages]
+        self._lengths = [c.total() for c in counts]
+        self._mean = max(1.0, sum(self._lengths) / len(counts))
+        self._postings: dict[str, list[tuple[int, int]]] = {}
+        for i, count in enumerate(counts):
+            for word, times in count.items():
+                self._postings.setdefault(word, []).append((i, times))
+
+    def __call__(self, query: str) -> list[str]:
+        scores: dict[int, float] = {}
+        for word in set(normalized(query)):
+            found = self._postings.get(word, [])
+            rarity = math.log(1.0 + (len(self._passages) - len(found) + 0.5) / (len(found) + 0.5))
+            for i, times in found:
+                length = 0.25 + 0.75 * self._lengths[i] / self._mean
+                scores[i] = scores.get(i, 0.0) + rarity * times * 2.2 / (times + 1.2 * length)
+        return [self._passages[i] for i in sorted(scores, key=lambda i: (-scores[i], i))[:FOUND]]
