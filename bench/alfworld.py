@@ -1,10 +1,10 @@
 """ALFWorld: does every game open and say what its prompt says, what does a random agent win, speed and memory.
 
-    python bench/alfworld.py [--data DIR] [--split valid_unseen] [--limit N] [--walkthroughs FILE] [--seed 0]
+    python bench/alfworld.py [--data DIR] [--split valid_unseen] [--walkthroughs FILE] [--limit N] [--random SEED]
 
-Plays the random agent over the split, then opens the same games without playing them; the difference in the CPU time of
-the workers is what commands cost. Memory is printed for every 20 games. `--walkthroughs` are JSON lines with `game` and
-`commands` that must all win. With the extra `alfworld` and the official games, see docs/benchmarks/alfworld.md.
+Opens the games of the split one after another; with `--random` plays the random agent as well: what commands cost is the
+difference in the CPU time of the workers. Memory is printed for every 20 games. `--walkthroughs` are JSON lines with
+`game` and `commands` that must all win. Needs the extra `alfworld` and the games: docs/benchmarks/alfworld.md.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--split", choices=SPLITS, default="valid_unseen")
     parser.add_argument("--limit", type=int)
     parser.add_argument("--walkthroughs", type=Path)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--random", type=int, metavar="SEED")
     options = parser.parse_args()
     with closing(Alfworld(options.data, options.split)) as benchmark:
         start = time.process_time()
@@ -80,17 +80,19 @@ def main() -> None:
             wins = [benchmark.replay(known[line["game"]], line["commands"]).value == 1.0 for line in lines]
             print(f"walkthroughs: {sum(wins)} of {len(wins)} win", flush=True)
         tasks = tasks[: options.limit]
-        print("random agent:")
-        scores, played = over(benchmark, tasks, lambda task: benchmark.random_attempt(task, options.seed))
-        results = [Result(task.spec["id"], task.family, score) for task, score in zip(tasks, scores, strict=True)]
-        print(f"  wins {sum(r.value for r in results):.0f} of {len(results)}; {benchmark.summarize(results)}")
-        print(f"  not scored: {[(r.id, r.score.reason) for r in results if r.score.value is None]}")
         print("opened only:")
         scores, opening = over(benchmark, tasks, lambda task: opened(benchmark, task))
         print(f"  opened {sum(s.value is not None for s in scores)} of {len(scores)}")
+        print(f"  {opening / len(tasks):.2f} s CPU a game, workers' start included", flush=True)
+        if options.random is None:
+            return
+        print("random agent:")
+        scores, played = over(benchmark, tasks, lambda task: benchmark.random_attempt(task, options.random))
+        results = [Result(task.spec["id"], task.family, score) for task, score in zip(tasks, scores, strict=True)]
+        print(f"  wins {sum(r.value for r in results):.0f} of {len(results)}; {benchmark.summarize(results)}")
+        print(f"  not scored: {[(r.id, r.score.reason) for r in results if r.score.value is None]}")
         steps = sum(r.score.checks["steps"] for r in results)
-        print(f"a game opens in {opening / len(tasks):.2f} s CPU, workers' start included")
-        print(f"{steps} commands, {steps / (played - opening):.0f} a CPU second, {steps / played:.0f} with opening")
+        print(f"  {steps} commands, {steps / (played - opening):.0f} a CPU second, {steps / played:.0f} with opening")
 
 
 if __name__ == "__main__":
