@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -123,18 +124,17 @@ class CoEvolution:
     def play_round(self, number: int) -> None:
         """One round, committed and checkpointed."""
         this = Round(number)
-        for stage in (
-            self.generate,
-            self.interact,
-            self.reward,
-            self.update_agent,
-            self.update_simulator,
-            self.remember,
-        ):
-            begin = time.perf_counter()
-            stage(this)
-            this.seconds[stage.__name__] = time.perf_counter() - begin
-            self.progress(stage.__name__, this.metrics)
+        for stage in (self.generate, self.interact, self.reward):
+            self._play_stage(this, stage)
+        if self.engine.concurrent:  # the updates are of two adapters; only the simulator's reads the store
+            with ThreadPoolExecutor(1) as pool:
+                agent = pool.submit(self._play_stage, this, self.update_agent)
+                self._play_stage(this, self.update_simulator)
+                agent.result()
+        else:
+            self._play_stage(this, self.update_agent)
+            self._play_stage(this, self.update_simulator)
+        self._play_stage(this, self.remember)
         last = number == self.config.rounds
         if number % self.config.eval.every == 0 or last:
             begin = time.perf_counter()
@@ -145,6 +145,12 @@ class CoEvolution:
         if number % self.config.checkpoint_every == 0 or last:
             self.store.save_checkpoint(number, self._save)
         self.progress("round", {**this.metrics, **timing})
+
+    def _play_stage(self, this: Round, stage: Callable[[Round], None]) -> None:
+        begin = time.perf_counter()
+        stage(this)
+        this.seconds[stage.__name__] = time.perf_counter() - begin
+        self.progress(stage.__name__, this.metrics)
 
     # -- the stages --------------------------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -289,3 +290,21 @@ def test_neither_player_trains_on_the_ends_that_are_dropped(tmp_path: Path) -> N
         }
         assert trained
         assert ranked[cut] <= min(trained) <= max(trained) <= ranked[-cut - 1]
+
+
+def test_updates_side_by_side_give_the_run_that_they_give_in_turn(whole: Store, tmp_path: Path) -> None:
+    with closing(Store.create(tmp_path / "other", config())) as store:
+        run = game(store)
+        run.engine.concurrent = True
+        barrier = threading.Barrier(2, timeout=30)
+        for policy in (run.agent, run.simulator):
+            step = policy.optim_step
+
+            def once(params: object, policy: object = policy, step: object = step) -> float:
+                policy.optim_step = step
+                barrier.wait()  # its first step waits until the other player is at its own
+                return step(params)
+
+            policy.optim_step = once
+        run.run()
+        assert everything(store) == everything(whole)

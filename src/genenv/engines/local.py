@@ -71,6 +71,7 @@ class LocalEngine:
             if getattr(base.config, name, None) not in (None, 1.0):
                 raise InputError(f"{model}: models with {name} are not supported by the local engine")
         self.model_name = model
+        self.concurrent = False
         self.context: int | None = getattr(base.config.get_text_config(), "max_position_embeddings", None)
         self.token_budget = token_budget
         self.pad = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.chat.eos)

@@ -285,6 +285,7 @@ class Taught:
         self.chat = engine.chat
         self.model_name = engine.model_name
         self.context = engine.context
+        self.concurrent = engine.concurrent
         self.base_logprobs = engine.base_logprobs
         self._engine = engine
         self._teacher = teacher

@@ -82,6 +82,7 @@ class ScriptedEngine:
         self.chat = ChatFormat(ByteTokenizer())
         self.model_name = "scripted"
         self.context: int | None = None
+        self.concurrent = False
         self._policies: dict[Player, ScriptedPolicy] = {
             "agent": ScriptedPolicy(self.chat, agent),
             "simulator": ScriptedPolicy(self.chat, simulator),

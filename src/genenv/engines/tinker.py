@@ -107,6 +107,7 @@ class TinkerEngine:
         self.server = server
         self.model_name = base_model
         self.context: int | None = None
+        self.concurrent = True
         self.rank = rank
         self.seed = seed
         self.token_budget = token_budget
