@@ -2,9 +2,10 @@
 
     python bench/alfworld.py [--data DIR] [--split valid_unseen] [--walkthroughs FILE] [--limit N] [--random SEED]
 
-Opens the games of the split one after another in a random order; with `--random` plays the random agent as well: what commands cost is the
-difference in the CPU time of the workers. Memory is printed for every 20 games. `--walkthroughs` are JSON lines with
-`game` and `commands` that must all win. Needs the extra `alfworld` and the games: docs/benchmarks/alfworld.md.
+Opens the games of the split one after another in a random order; with `--random` plays the random agent as well: what
+commands cost is the difference in the CPU time of the workers. Memory is printed for every 20 games. `--walkthroughs`
+are JSON lines with `game` and `commands` that must all win. Needs the extra `alfworld` and the games, see
+docs/benchmarks/alfworld.md.
 """
 
 from __future__ import annotations
