@@ -2,9 +2,10 @@
 
     python bench/alfworld.py [--data DIR] [--split valid_unseen] [--walkthroughs FILE] [--limit N] [--random SEED]
 
-Opens the games of the split one after another; with `--random` plays the random agent as well: what commands cost is the
-difference in the CPU time of the workers. Memory is printed for every 20 games. `--walkthroughs` are JSON lines with
-`game` and `commands` that must all win. Needs the extra `alfworld` and the games: docs/benchmarks/alfworld.md.
+Opens the games of the split one after another in a random order; with `--random` plays the random agent as well: what
+commands cost is the difference in the CPU time of the workers. Memory is printed for every 20 games. `--walkthroughs`
+are JSON lines with `game` and `commands` that must all win. Needs the extra `alfworld` and the games, see
+docs/benchmarks/alfworld.md.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import resource
 import time
 from collections.abc import Callable
@@ -79,7 +81,7 @@ def main() -> None:
             lines = [json.loads(line) for line in options.walkthroughs.read_text("utf-8").splitlines()]
             wins = [benchmark.replay(known[line["game"]], line["commands"]).value == 1.0 for line in lines]
             print(f"walkthroughs: {sum(wins)} of {len(wins)} win", flush=True)
-        tasks = tasks[: options.limit]
+        tasks = random.Random(0).sample(tasks, options.limit or len(tasks))  # rooms of all sizes at all times
         print("opened only:")
         scores, opening = over(benchmark, tasks, lambda task: opened(benchmark, task))
         print(f"  opened {sum(s.value is not None for s in scores)} of {len(scores)}")

@@ -291,6 +291,7 @@ def test_a_dead_worker_costs_its_attempts_their_scores(house: Alfworld, monkeypa
     with closing(house.episode(task)) as one, closing(house.episode(task)) as two:
         score = Score(None, "environment error: the worker died", ["die"], {"steps": 1})
         assert one.step("die") == Step(score=score)
+        assert house.replay(task, ["open box 1"]).value == 1.0
         assert two.step("look").score.value is None
     assert house.replay(task, ["die"]).value is None
     assert house.replay(task, ["open box 1"]).value == 1.0
