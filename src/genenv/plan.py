@@ -7,13 +7,11 @@ task as admitted; what is assumed beyond that is in `ASSUMED`, which is printed 
 from __future__ import annotations
 
 import math
-import os
-import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from genenv.cluster import Layout, command, server_memory
 from genenv.config import Config
+from genenv.devices import BANDWIDTH, COMPUTE, DEVICES, Device, this_cpu
 from genenv.engines.base import CACHE_FACTOR
 from genenv.errors import InputError
 from genenv.memory import Precision, Sampling, Training, sampling_bytes, standing, training_bytes
@@ -23,7 +21,6 @@ from genenv.types import Json
 GIB = 2**30
 PROMPT = 1024
 USEFUL = 0.8
-COMPUTE, BANDWIDTH = 0.4, 0.6
 LAUNCH = 1.5e-3
 USABLE = 0.92
 ASSUMED = {
@@ -36,54 +33,6 @@ ASSUMED = {
 }
 ONE_TURN = {"tool_use", "python_checker"}
 """Domains whose episodes end with the first answer; others are counted with all `agent.max_turns`."""
-
-
-@dataclass(frozen=True)
-class Device:
-    """GiB of memory, peak operations (bfloat16, dense) and bytes a second."""
-
-    name: str
-    memory: float
-    flops: float
-    bandwidth: float
-    measured: bool = False
-
-    @property
-    def products(self) -> float:
-        """Operations a second that are expected of large products."""
-        return self.flops * (1.0 if self.measured else COMPUTE)
-
-
-DEVICES = {
-    d.name: d
-    for d in (
-        Device("l4-24gb", 22.5, 121e12, 300e9),
-        Device("rtx4090-24gb", 24, 165e12, 1008e9),
-        Device("a100-80gb", 80, 312e12, 2039e9),
-        Device("h100-80gb", 80, 989e12, 3350e9),
-        Device("h200-141gb", 140, 989e12, 4800e9),
-    )
-}
-"""Peaks from the makers' data sheets."""
-
-
-def this_cpu() -> Device:
-    """This machine: its memory, and the rates of a float32 product and of a copy, measured for a moment."""
-    import torch
-
-    a, big = torch.ones(1024, 1024), torch.ones(2**25)
-
-    def rate(work: Callable[[], object], amount: float) -> float:
-        work()
-        best = math.inf
-        for _ in range(5):
-            start = time.perf_counter()
-            work()
-            best = min(best, time.perf_counter() - start)
-        return amount / best
-
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB
-    return Device("cpu", memory, rate(lambda: a @ a, 2 * 1024**3), rate(big.clone, 8 * 2**25), measured=True)
 
 
 @dataclass(frozen=True)
@@ -308,7 +257,7 @@ def rendered(plan: dict[str, Json]) -> str:
         "An estimate from shapes and limits: nothing was run.",
         f"model       {plan['model']}: {parameters['all'] / 1e9:.3f} billion weights, an adapter {parameters['one adapter'] / 1e6:.1f} million",
         f"device      {device['count']} x {device['name']}, {device['memory']:.0f} GiB, {device['flops'] / 1e12:.3g} TFLOP/s, "
-        f"{device['bandwidth'] / 1e9:.0f} GB/s ({'measured now' if device['measured'] else 'peaks of the data sheet'})",
+        f"{device['bandwidth'] / 1e9:.3g} GB/s ({'measured now' if device['measured'] else 'peaks of the data sheet'})",
         *(f"{name:<11} " + ", ".join(f"{k} {v}" for k, v in lengths[name].items()) for name in ("limits", "typical")),
         "",
         *(f"memory      {name:<24} {value:8.2f} GiB" for name, value in plan["memory_gib"].items()),
