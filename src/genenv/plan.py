@@ -184,6 +184,7 @@ def make_plan(
         need = {"memory": memory["total"]}
         item, launch = Precision.of(engine, gpu is not None).item, LAUNCH if gpu is not None else 0.0
         batch, trainers, samplers = batches_of(config, typical), 1, 1
+        unit = device
     else:
         layout = Layout.of(shape, gpus, device.memory)
         longest = limits.prompt + max(limits.episode, limits.simulator)
@@ -192,7 +193,9 @@ def make_plan(
             "training": memory["training: total"],
             "cache": longest * shape.cache(2) / layout.split + memory["sampling: weights"],
         }
-        item, launch, trainers, samplers = 2, 0.0, layout.trainers, layout.samplers // layout.split
+        item, launch = 2, 0.0
+        trainers, samplers = layout.trainers // layout.split, layout.samplers // layout.split
+        unit = replace(device, flops=layout.split * device.flops, bandwidth=layout.split * device.bandwidth)
         room = int(memory["sampling: cache"] * layout.split / shape.cache(2) / (typical.prompt + typical.episode))
         writes, plays = (
             Sampling(1, max(1, min(room, math.ceil(count / samplers))), typical.prompt, written)
@@ -201,11 +204,10 @@ def make_plan(
         batch = writes, plays
         server = {"layout": asdict(layout), "command": command(model, getattr(engine, "base_url", None) or "", layout)}
     seconds = {
-        name: work[0] / device.products / (trainers if name in ("reference", "updates") else samplers)
-        for name, work in works.items()
+        name: work[0] / unit.products / (trainers if name == "updates" else samplers) for name, work in works.items()
     }
     for name, work_at_once, count in zip(("simulator writes", "agent plays"), batch, answers, strict=True):
-        seconds[name] += decoding(shape, work_at_once, count / samplers, device, item, launch)
+        seconds[name] += decoding(shape, work_at_once, count / samplers, unit, item, launch)
     fits = all(value <= USABLE * device.memory * GIB for value in need.values())
     slowest = max(seconds, key=lambda name: seconds[name])
     return {
