@@ -15,7 +15,7 @@ from genenv.devices import Device
 from genenv.errors import InputError
 from genenv.memory import Precision, Sampling, Training, sampling_bytes, standing, training_bytes
 from genenv.models.shapes import PUBLISHED, Shape, parse, shape_of
-from genenv.plan import Lengths, Round, forward, make_plan, rendered
+from genenv.plan import Lengths, Round, forward, make_plan, rendered, stages
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
 TINKER = "tinker" in typing.get_args(EngineConfig.model_fields["kind"].annotation)
@@ -123,6 +123,15 @@ def test_tokens_of_a_round_by_hand() -> None:
     regression = 0.8 * 10 * 2.5 * 150
     assert tokens.update == pytest.approx(0.8 * 15 * 180 + regression)
     assert tokens.separate == pytest.approx(0.8 * 15 * 4 * 120 + regression)
+
+
+def test_an_update_is_a_forward_and_a_backward_pass() -> None:
+    """Frozen weights have no gradient, so backward costs as much as forward; computing activations again adds one."""
+    tokens = Round(0, 0, 0, 0, 0, update=120, separate=120)
+    lengths = Lengths(prompt=100, agent=20, simulator=20, turns=1)
+    once = forward(SMALL, 120, 20, 60)
+    assert stages(SMALL, tokens, lengths, recompute=False)["updates"] == (pytest.approx(2 * once), 0.0)
+    assert stages(SMALL, tokens, lengths, recompute=True)["updates"] == (pytest.approx(3 * once), 0.0)
 
 
 def test_several_turns_read_the_transcript_again() -> None:
