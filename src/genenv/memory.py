@@ -17,7 +17,7 @@ LOGIT_BYTES = 128 * 2**20
 PROGRAM_CPU, PROGRAM_GPU = 450 * 2**20, 2**30
 """Interpreter and libraries: measured on a CPU, assumed for CUDA's context and workspaces."""
 GAPS_CPU, GAPS_GPU = 1.65, 1.1
-"""Training's heap over its live tensors: glibc leaves gaps between aligned blocks (measured 1.0-1.8); assumed on a GPU."""
+"""Training's heap over its live tensors: glibc leaves gaps between aligned blocks (measured 1.0 to 1.8); assumed on a GPU."""
 
 
 @dataclass(frozen=True)
