@@ -249,13 +249,30 @@ def score(
 @app.command()
 def doctor(
     config: Annotated[Path | None, typer.Argument(help="A configuration to be checked for this machine.")] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Estimate memory, tokens and time instead; runs nothing.")
+    ] = False,
+    gpu: Annotated[
+        str | None, typer.Option(help="Plan for this device, for example a100-80gb; none: this CPU.")
+    ] = None,
+    gpus: Annotated[int, typer.Option(help="Plan for a server with so many devices.", min=1)] = 8,
+    prompt: Annotated[int | None, typer.Option(help="Plan for prompts of about so many tokens.", min=1)] = None,
+    answer: Annotated[int | None, typer.Option(help="Plan for answers of about so many tokens.", min=1)] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Say what is installed, which engine will run, and how much memory it needs."""
+    """Say what is installed, which engine will run, and how much memory it needs; with --plan, estimate a run."""
     with one_line_errors():
         from genenv.diagnosis import diagnose
+        from genenv.plan import make_plan, rendered
 
         settings = load_config(config) if config is not None else build_config({}, "defaults")
+        if plan:
+            planned = make_plan(settings, gpu, gpus, prompt, answer)
+            if as_json:
+                emit(planned)
+            else:
+                print(rendered(planned))
+            return
         findings = diagnose(settings)
         if as_json:
             emit(findings)

@@ -44,9 +44,9 @@ EVAL_MODES = {
         "--temperature",
         "--catalogue",
     },
-    "--benchmark": {"--benchmark", *PLAYED},
+    "--benchmark": {"--benchmark", "--split", *PLAYED},
     "--all": {"--all", *PLAYED},
-    "--predictions": {"--benchmark", "--data"},
+    "--predictions": {"--benchmark", "--data", "--split"},
 }
 """What `eval` can do, and what each of these takes."""
 
@@ -57,7 +57,7 @@ def evaluate(
         typer.Argument(
             metavar="RUN_OR_MODEL",
             help="A run folder, builtin:tiny, a model folder, openai:MODEL or tinker:MODEL behind a server, "
-            "baseline:empty.",
+            "baseline:empty, baseline:random (ALFWorld).",
         ),
     ] = None,
     benchmark: Annotated[str | None, typer.Option(help=f"An official test set: {', '.join(NAMES)}.")] = None,
@@ -73,6 +73,9 @@ def evaluate(
         Path | None, typer.Option(help="Folder for a record of each sample; continues what it holds.")
     ] = None,
     max_tokens: Annotated[int | None, typer.Option(help="Tokens in one turn; none: the benchmark's.", min=1)] = None,
+    split: Annotated[
+        str | None, typer.Option(help="alfworld: valid_unseen, valid_seen, train; travelplanner: validation, train.")
+    ] = None,
     passages: Annotated[
         Path | None, typer.Option(help='A search tool for bamboogle: JSONL of {"title": ..., "text": ...}.')
     ] = None,
@@ -96,13 +99,13 @@ def evaluate(
             "--predictions" if predictions else "--all" if every else "--benchmark" if benchmark else "held-out tasks"
         )
         given = {"RUN_OR_MODEL": subject, "--benchmark": benchmark, "--all": every or None, "--data": data,
-                 "--limit": limit, "--out": out, "--max-tokens": max_tokens, "--passages": passages, "--tasks": tasks,
+                 "--limit": limit, "--out": out, "--max-tokens": max_tokens, "--passages": passages, "--split": split, "--tasks": tasks,
                  "--rollouts": rollouts, "--temperature": temperature, "--catalogue": catalogue, "--round": round_,
                  "--base-url": base_url, "--concurrency": concurrency}  # fmt: skip
         if wrong := [name for name, value in given.items() if value is not None and name not in EVAL_MODES[mode]]:
             raise InputError(f"{', '.join(wrong)}: not for {mode}")
         if predictions is not None:
-            _predictions(benchmark, data, predictions, as_json)
+            _predictions(benchmark, data, split, predictions, as_json)
             return
         if subject is None:
             raise InputError("expected a run folder or a model, or --benchmark with --predictions")
@@ -117,16 +120,16 @@ def evaluate(
         from genenv.benchmarks.evaluate import Options
 
         _benchmarks(
-            found, benchmark, data, passages, Options(limit, seed, temperature or 0.0, max_tokens), out, as_json
+            found, benchmark, data, passages, split, Options(limit, seed, temperature or 0.0, max_tokens), out, as_json
         )
 
 
-def _predictions(benchmark: str | None, data: Path | None, file: Path, as_json: bool) -> None:
+def _predictions(benchmark: str | None, data: Path | None, split: str | None, file: Path, as_json: bool) -> None:
     from genenv.benchmarks.evaluate import score_predictions
 
     if benchmark is None:
         raise InputError("--predictions: expected --benchmark beside it")
-    result = score_predictions(make_benchmark(benchmark, data), file)
+    result = score_predictions(make_benchmark(benchmark, data, split=split), file)
     if as_json:
         emit(result)
         return
@@ -146,6 +149,8 @@ def _heldout(found: Subject, tasks: int, rollouts: int, temperature: float, seed
     if not chosen:
         raise InputError(f"{found.name}: its domain, {domain.name}, has no held-out tasks")
     agent, _ = found.load()
+    if agent is None:
+        raise InputError(f"{found.name}: only for --benchmark alfworld, which says what is possible")
     settings = PlayConfig(rollouts, found.config.agent.max_tokens, found.config.agent.max_turns, temperature)
     result = heldout.evaluate(agent, domain, chosen, settings, seed)
     if as_json:
@@ -163,6 +168,7 @@ def _benchmarks(
     name: str | None,
     data: Path | None,
     passages: Path | None,
+    split: str | None,
     options: Options,
     out: Path | None,
     as_json: bool,
@@ -173,7 +179,7 @@ def _benchmarks(
 
     reasons: dict[str, str] = {}
     if name is not None:
-        played = {name: make_benchmark(name, data, passages)}
+        played = {name: make_benchmark(name, data, passages, split)}
     else:
         played, reasons = open_all(data, passages)
         if not played:

@@ -14,8 +14,8 @@ from genenv.engines.scripted import ScriptedEngine
 from genenv.errors import InputError
 from genenv.store import Store
 
-BASELINE = "baseline:empty"
-"""A subject that writes nothing: what a benchmark gives away."""
+EMPTY, RANDOM = "baseline:empty", "baseline:random"
+"""Subjects that write nothing, and what chance draws from the possible: what a benchmark gives away."""
 SERVED, TINKER = "openai:", "tinker:"
 
 
@@ -33,11 +33,13 @@ class Subject:
     def title(self) -> str:
         return self.name if self.round is None else f"{self.name} round {self.round}"
 
-    def load(self) -> tuple[Policy, int | None]:
-        """The agent and its context in tokens (None: unknown). Raises InputError if the model cannot be used."""
+    def load(self) -> tuple[Policy | None, int | None]:
+        """The agent (None: chance) and its context in tokens (None: unknown). Raises InputError if it cannot be used."""
+        if self.name == RANDOM:
+            return None, None
         if self.name.startswith(SERVED):
             return session.make_served(self.config.teacher, self.warn), None
-        if self.name == BASELINE:
+        if self.name == EMPTY:
             engine: Engine = ScriptedEngine(lambda prompt, seed: "", lambda prompt, seed: "")
         else:
             engine = session.make_engine(self.config.engine, self.config.seed)
@@ -50,7 +52,7 @@ class Subject:
 def find_subject(
     name: str, catalogue: Path | None, server: Mapping[str, Any], number: int | None, warn: Callable[[str], None]
 ) -> Subject:
-    """The agent called `name`: a run folder, a model, openai:MODEL, tinker:MODEL, baseline:empty.
+    """The agent called `name`: a run folder, a model, openai:MODEL, tinker:MODEL, or a baseline.
 
     `server` says where a model behind one is (`base_url`, `concurrency`); `number` asks for the checkpoint of that round,
     else it is the newest that is whole. Raises InputError.
@@ -61,8 +63,8 @@ def find_subject(
         return _run(name, number, warn)
     if number is not None:
         raise InputError(f"--round {number}: {name} is no run folder")
-    if name.startswith("baseline:") and name != BASELINE:
-        raise InputError(f"{name}: the only baseline is {BASELINE}")
+    if name.startswith("baseline:") and name not in (EMPTY, RANDOM):
+        raise InputError(f"{name}: expected {EMPTY} or {RANDOM}")
     if server and not name.startswith((SERVED, TINKER)):
         raise InputError(f"{', '.join(server)}: {name} is not behind a server, as {SERVED}MODEL and {TINKER}MODEL are")
     raw: dict[str, Any] = {"domain": DomainConfig(catalogue=catalogue).model_dump()}

@@ -167,6 +167,21 @@ def test_doctor_tells_what_will_run() -> None:
     assert "torch" in call("doctor").stdout
 
 
+def test_doctor_plans_without_the_model(tmp_path: Path) -> None:
+    config = tmp_path / "large.toml"
+    config.write_text('[engine]\nmodel = "Qwen/Qwen2.5-7B-Instruct"\n')
+    plan = json.loads(call("doctor", config, "--plan", "--gpu", "h100-80gb", "--json").stdout)
+    assert plan["parameters"]["all"] == 7_615_616_512
+    assert plan["advice"] == "lower engine.token_budget to 4096"
+    assert (
+        "fits        no: lower engine.token_budget to 4096"
+        in call("doctor", config, "--plan", "--gpu", "h100-80gb").stdout
+    )
+    assert "--gpu 80GB: expected one of l4-24gb" in refused("doctor", config, "--plan", "--gpu", "80GB")
+    config.write_text('[engine]\nmodel = "Nobody/Nothing-1B"\n')
+    assert "not among the known shapes" in refused("doctor", config, "--plan", "--gpu", "h100-80gb")
+
+
 def test_users_seeds_and_catalogue(tmp_path: Path) -> None:
     catalogue = lines(
         tmp_path / "c.jsonl",

@@ -151,3 +151,16 @@ def test_a_checkpoint_asked_for_by_its_round(scripted: None, tmp_path: Path) -> 
     result = call("eval", "builtin:tiny", "--base-url", "http://x")
     assert result.exit_code == 2
     assert "builtin:tiny is not behind a server" in result.stderr
+
+
+def test_splits_and_baselines_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    for arguments, line in [
+        (("baseline:empty", "--benchmark", "bamboogle", "--split", "train"), "bamboogle: split train: expected none"),
+        (("baseline:empty", "--benchmark", "alfworld", "--split", "x"), "expected valid_unseen or valid_seen or train"),
+        (("baseline:empty", "--all", "--split", "train"), "--split: not for --all"),
+        (("baseline:chance", "--benchmark", "bamboogle"), "expected baseline:empty or baseline:random"),
+        (("baseline:random",), "only for --benchmark alfworld"),
+    ]:
+        result = call("eval", *arguments)
+        assert result.exit_code == 2
+        assert line in " ".join(result.stderr.split())

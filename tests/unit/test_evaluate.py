@@ -315,3 +315,14 @@ def test_open_all_says_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert list(found) == ["bamboogle"]
     assert reasons["bfcl2"].startswith("benchmark bfcl2: expected one of ")
     assert reasons["api-bank"].startswith("api-bank: no data: clone ")
+
+
+def test_chance_draws_from_what_is_possible() -> None:
+    class Dice(Doubles):
+        def random_attempt(self, task: Task, seed: int) -> Score:
+            return Score(float(seed == 3), "drawn", ["a", "b"])
+
+    result = run(Dice(), Player("baseline:random", None), Options(seed=3, limit=4), None, silent)
+    assert (result["score"], result["samples"]) == (1.0, 4)
+    with pytest.raises(InputError, match="does not say what is possible"):
+        run(Doubles(), Player("baseline:random", None), Options(), None, silent)

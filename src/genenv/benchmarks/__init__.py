@@ -7,21 +7,27 @@ from pathlib import Path
 from genenv.benchmarks.base import Benchmark
 from genenv.errors import InputError
 
+SPLITS = {"alfworld": ("valid_unseen", "valid_seen", "train"), "travelplanner": ("validation", "train")}
 NAMES = ("alfworld", "api-bank", "bamboogle", "bfcl", "travelplanner")
 
 
-def make_benchmark(name: str, data: Path | None = None, passages: Path | None = None) -> Benchmark:
+def make_benchmark(
+    name: str, data: Path | None = None, passages: Path | None = None, split: str | None = None
+) -> Benchmark:
     """The benchmark called `name`, on the official files in `data` or, without it, in $GENENV_DATA/NAME.
 
-    `passages` gives the agent of a question-answering benchmark a search tool over that file. Raises InputError.
+    `passages` gives the agent of a question-answering benchmark a search tool over that file; `split` is for those that
+    have several. Raises InputError.
     """
+    if split is not None and split not in SPLITS.get(name, ()):
+        raise InputError(f"{name}: split {split}: expected {' or '.join(SPLITS.get(name, ['none']))}")
     if passages is not None and name != "bamboogle":
         raise InputError(f"{name} has no search tool: passages are for bamboogle")
     match name:
         case "alfworld":
             from genenv.benchmarks.alfworld import Alfworld
 
-            return Alfworld(data)
+            return Alfworld(data, split or "valid_unseen")
         case "api-bank":
             from genenv.benchmarks.api_bank import ApiBank
 
@@ -38,5 +44,5 @@ def make_benchmark(name: str, data: Path | None = None, passages: Path | None = 
         case "travelplanner":
             from genenv.benchmarks.travelplanner import TravelPlanner
 
-            return TravelPlanner(data)
+            return TravelPlanner(data, "train" if split == "train" else "validation")
     raise InputError(f"benchmark {name}: expected one of {', '.join(NAMES)}")

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Protocol, cast
 
 from genenv.benchmarks import make_benchmark
 from genenv.benchmarks.base import Benchmark, Result
@@ -42,10 +43,10 @@ class Options:
 
 @dataclass(frozen=True)
 class Player:
-    """Who plays. `context` is the number of tokens that the model takes, None if unknown."""
+    """Who plays; without a policy, chance. `context` is the number of tokens that the model takes, None if unknown."""
 
     name: str
-    policy: Policy
+    policy: Policy | None
     context: int | None = None
 
 
@@ -85,8 +86,12 @@ def run(
         left = [(i, task) for i, task in enumerate(chosen) if sample_id(task) not in done]
         for start in range(0, len(left), BATCH):
             numbers, batch = zip(*left[start : start + BATCH], strict=True)
-            attempts = play(player.policy, player.policy.chat, benchmark, batch, config, options.seed, numbers)
-            results = [_result(task, group[0], player.policy.chat) for task, group in zip(batch, attempts, strict=True)]
+            if player.policy is None:
+                results = [_by_chance(benchmark, task, options.seed) for task in batch]
+            else:
+                chat = player.policy.chat
+                attempts = play(player.policy, chat, benchmark, batch, config, options.seed, numbers)
+                results = [_result(task, group[0], chat) for task, group in zip(batch, attempts, strict=True)]
             if out is not None:
                 _append(out / "records.jsonl", results)
             done |= {r.id: r for r in results}
@@ -141,6 +146,21 @@ def _result(task: Task, trajectory: Trajectory, chat: ChatFormat) -> Result:
     prompt = chat.render(Chat(task.messages, task.tools))
     written = turns(trajectory, chat)
     return Result(sample_id(task), task.family, trajectory.score, prompt, written, trajectory.stop)
+
+
+class Chance(Protocol):
+    """A benchmark with a baseline that draws from what is possible."""
+
+    def random_attempt(self, task: Task, seed: int) -> Score:
+        """The answer of the score is what was drawn."""
+        ...
+
+
+def _by_chance(benchmark: Benchmark, task: Task, seed: int) -> Result:
+    if not hasattr(benchmark, "random_attempt"):
+        raise InputError(f"{benchmark.name} does not say what is possible, so there is nothing to draw from")
+    score = cast(Chance, benchmark).random_attempt(task, seed)
+    return Result(sample_id(task), task.family, score, output=score.answer)
 
 
 def _record(result: Result) -> dict[str, Json]:
