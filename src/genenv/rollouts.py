@@ -28,6 +28,8 @@ class PlayConfig:
     temperature: float = 1.0
     context: int | None = None
     """Tokens that the model takes, prompt and answer together: near its end, turns get shorter than `max_tokens`."""
+    cut_ends: bool = True
+    """Whether an answer that the token limit cuts off ends the episode. Official harnesses read it and go on."""
 
 
 @dataclass
@@ -119,7 +121,7 @@ def play(
                 break
             for share, samples in zip(players, policy.sample(requests), strict=True):
                 for game, sample in zip(share, samples, strict=True):
-                    _advance(game, sample, chat, last=turn + 1 == config.max_turns)
+                    _advance(game, sample, chat, last=turn + 1 == config.max_turns, cut_ends=config.cut_ends)
     finally:
         for group in games:
             for game in group:
@@ -147,7 +149,7 @@ def _start(domain: Playable, task: Task) -> Episode:
         return _Failed(error)
 
 
-def _advance(game: _Live, sample: Sample, chat: ChatFormat, last: bool) -> None:
+def _advance(game: _Live, sample: Sample, chat: ChatFormat, last: bool, cut_ends: bool) -> None:
     game.wrote(sample)
     if sample.error:
         game.score, game.stop = Score(None, sample.error), "engine_error"
@@ -164,7 +166,7 @@ def _advance(game: _Live, sample: Sample, chat: ChatFormat, last: bool) -> None:
         return
     if step.score is not None:
         game.score = step.score
-    elif not sample.stopped:
+    elif cut_ends and not sample.stopped:
         game.score = Score(0.0, "cut off by the token limit")
     elif last:
         game.score = Score(0.0, "out of turns")

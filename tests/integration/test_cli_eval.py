@@ -113,7 +113,6 @@ def test_recorded_predictions(data: Path, tmp_path: Path) -> None:
         (["m", "--benchmark", "api-bank"], "api-bank: no data: clone"),
         (["m", "--benchmark", "api-bank", "--data", "nowhere"], "api-bank: nowhere is no folder: clone"),
         (["m", "--benchmark", "api-bank", "--passages", "x"], "api-bank has no search tool"),
-        (["baseline:random", "--benchmark", "api-bank"], "the only baseline is baseline:empty"),
     ],
 )  # fmt: skip
 def test_combinations_that_make_no_sense(arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,3 +150,15 @@ def test_a_numbered_task_is_sampled_alike_in_any_company() -> None:
     assert len(set(whole)) == 3
     assert reasons([TASK], [2]) == whole[2:]
     assert reasons([TASK], [0]) == whole[:1]
+
+
+def test_where_a_cut_does_not_end_an_episode_it_is_closed_and_read() -> None:
+    engine = ScriptedEngine(lambda p, s: "look" if "ok" not in p else "stop", lambda p, s: "")
+    config = PlayConfig(1, 4, 4, cut_ends=False)
+    ((trajectory,),) = play(engine.policy("agent"), engine.chat, Game(), [TASK], config, seed=1)
+    assert trajectory.score == Score(1.0, "right")
+    assert trajectory.stop == "length"
+    # the template closes the turn that the agent could not end itself
+    between = codes("\ntool: ok\nassistant: ")
+    prompt = codes("user: hi\nassistant: ")
+    assert trajectory.tokens == (*prompt, *codes("look"), *between, *codes("stop"))

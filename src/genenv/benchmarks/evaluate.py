@@ -82,7 +82,7 @@ def run(
             "samples": content_id([task.id for task in chosen]),
         }
         done = _resume(out, settings) if out is not None else {}
-        config = PlayConfig(1, max_tokens, benchmark.max_turns, options.temperature, player.context)
+        config = PlayConfig(1, max_tokens, benchmark.max_turns, options.temperature, player.context, cut_ends=False)
         left = [(i, task) for i, task in enumerate(chosen) if sample_id(task) not in done]
         for start in range(0, len(left), BATCH):
             numbers, batch = zip(*left[start : start + BATCH], strict=True)
