@@ -19,6 +19,12 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0
 	touch $@
 
+# the games of ALFWorld without what its agents need (no torch, no spaCy); two packages are built with cmake and a C++ compiler
+$(VENV)/.installed-alfworld: $(VENV)/.installed-dev
+	$(PIP) install --no-deps alfworld==0.4.2 textworld==1.7.0 tatsu==5.8.3 fast_downward_textworld==20.6.4 jericho==3.3.1 \
+	  mementos==1.3.1 termcolor
+	touch $@
+
 demo: $(VENV)/.installed
 	$(BIN)/genenv train configs/demo.toml --run-dir runs/demo
 
