@@ -98,6 +98,7 @@ class HalfScripted:
     def __init__(self, local: LocalEngine, skill: float, gain: float = 0.0) -> None:
         self.chat = local.chat
         self.model_name = local.model_name
+        self.context, self.concurrent = local.context, local.concurrent
         self.base_logprobs = local.base_logprobs
         self.agent = SkilledAgent(local.chat, skill, gain)
         self._local = local

@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import random_tokenizer
 from planted import Levels
+from random_tokens import random_tokenizer
 from typer.testing import CliRunner, Result
 
 from genenv import cli, session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from conftest import random_tokenizer
+from random_tokens import random_tokenizer
 
 from genenv.chat import ChatFormat
 from genenv.errors import InputError
