@@ -34,6 +34,7 @@ def supported(model: Any) -> bool:
         config.model_type in FAMILIES
         and config.hidden_act == "silu"
         and rope.get("rope_type", "default") in ROPES
+        and rope.get("partial_rotary_factor", 1.0) == 1.0
         and not getattr(config, "use_sliding_window", False)
         and not getattr(config, "mlp_bias", False)
         and getattr(config, "pretraining_tp", 1) == 1
@@ -51,15 +52,26 @@ class _Product:
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self._bias = bias
-        able = torch._C._has_mkldnn and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
-        self._packed = able and weight.numel() >= PACKED_FROM
-        self._weight = torch.ops.mkldnn._reorder_linear_weight(weight, None) if self._packed else weight
+        packed = _packed(weight)
+        self._is_packed = packed is not None
+        self._weight = weight if packed is None else packed
 
     def __call__(self, x: Tensor) -> Tensor:
-        if self._packed:
+        if self._is_packed:
             out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self._weight, self._bias, "none", [], "")
             return out
         return linear(x, self._weight, self._bias)
+
+
+def _packed(weight: Tensor) -> Tensor | None:
+    """The weight in the layout of the CPU's product; None where that does not pay or cannot be done."""
+    if weight.numel() < PACKED_FROM or not torch._C._has_mkldnn:
+        return None
+    try:
+        packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    except (AttributeError, RuntimeError):  # an inner operation of torch, which not every build and processor has
+        return None
+    return packed
 
 
 @dataclass(frozen=True)
