@@ -36,7 +36,7 @@ $(SKYRL)/.installed: tests/skyrl/overrides.txt tests/skyrl/shims/torch.py tests/
 	@test -n "$(PYTHON312)" || { echo "make test-skyrl: no Python >= 3.12 found; set PYTHON312" >&2; exit 1; }
 	$(PYTHON312) -m venv $(SKYRL)
 	$(SKYRL)/bin/python -m pip --disable-pip-version-check --quiet install uv
-	$(SKYRL)/bin/uv pip install --quiet --python $(SKYRL)/bin/python --override tests/skyrl/overrides.txt \
+	UV_NATIVE_TLS=1 UV_SYSTEM_CERTS=1 $(SKYRL)/bin/uv pip install --quiet --python $(SKYRL)/bin/python --override tests/skyrl/overrides.txt \
 	  'skyrl[tinker,jax]==0.4.0' aiohttp
 	cp tests/skyrl/shims/*.py $(SKYRL)/lib/python3.*/site-packages/
 	touch $@
