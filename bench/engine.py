@@ -3,7 +3,7 @@
     python bench/engine.py [--model builtin:tiny] [--runs 5] [--threads 1] [--groups 4] [--prompt 160] [--completion 32]
 
 Measured in one process, medians of RUNS after one run to warm up, the sides by turns: sampling against
-`transformers.generate` (the same weights with the adapter merged in, and as it stands), a whole GRPO step (sample, base
+`transformers.generate` (the same base without an adapter), a whole GRPO step (sample, base
 logprobs, update) against TRL's `GRPOTrainer` (`pip install trl datasets`; left out where it is not installed), and the
 update against its floor: the matrix products that it cannot do without, over the rate at which this machine multiplies
 matrices of those shapes. Every completion is as long as every other, so that both sides do the same work.

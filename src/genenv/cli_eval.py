@@ -180,6 +180,7 @@ def _benchmarks(
     reasons: dict[str, str] = {}
     if name is not None:
         played = {name: make_benchmark(name, data, passages, split)}
+        played[name].tasks()  # what is missing is found before a model is loaded
     else:
         played, reasons = open_all(data, passages)
         if not played:

@@ -38,8 +38,10 @@ class Layout:
                 f"engine.kind tinker: expected at least 2 devices (one trains, one samples), found {devices}"
             )
         trainers, split = devices // 2, 1
-        while 2 * shape.parameters / split > 0.4 * memory * GIB and split < trainers:
+        while 2 * shape.parameters / split > 0.4 * memory * GIB and 2 * split <= trainers:
             split *= 2
+        whole = PER_NODE if trainers > PER_NODE else split  # nodes, or groups of split devices
+        trainers -= trainers % whole
         return Layout(trainers, devices - trainers, split)
 
 

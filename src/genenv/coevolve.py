@@ -150,7 +150,7 @@ class CoEvolution:
         begin = time.perf_counter()
         stage(this)
         this.seconds[stage.__name__] = time.perf_counter() - begin
-        self.progress(stage.__name__, this.metrics)
+        self.progress(stage.__name__, dict(this.metrics))  # another stage may go on writing
 
     # -- the stages --------------------------------------------------------------------------------------------
 

@@ -170,7 +170,8 @@ def _advance(game: _Live, sample: Sample, chat: ChatFormat, last: bool, cut_ends
         game.score = Score(0.0, "cut off by the token limit")
     elif last:
         game.score = Score(0.0, "out of turns")
-        game.stop = "turn_limit"
+        if game.stop != "length":  # a cut stays visible
+            game.stop = "turn_limit"
     else:
         game.read(chat.turn(step.messages, ended=sample.stopped))
         game.text += [m.content for m in step.messages]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def test_a_search_tool(data: Path, tmp_path: Path) -> None:
     passages = lines(tmp_path / "p.jsonl", {"title": "Things", "text": "Thing 1 is a thing."})
     arguments = ("eval", "baseline:empty", "--benchmark", "bamboogle", "--data", data / "bamboogle")
     document = json.loads(call(*arguments, "--passages", passages, "--json").stdout)
-    assert "search tool, 8 turns" in document["protocol"]
+    assert re.search(r"search tool [0-9a-f]{16}, 8 turns", document["protocol"])
     assert "cannot read" in refused(*arguments, "--passages", tmp_path / "none.jsonl")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from genenv.engines._decode import BufferedLayer, PlainForward
 from genenv.engines._fast import FastDecoder, supported
 from genenv.engines.base import AdamParams, Loss
 from genenv.engines.local import LocalEngine
+from genenv.errors import InputError
 from genenv.types import Datum, SampleRequest
 
 SHAPE: dict[str, Any] = {
@@ -145,3 +148,13 @@ def test_the_plain_way_is_the_model_itself(random_model: str) -> None:
     with torch.no_grad():
         got = PlainForward(engine.model)(tokens, torch.arange(3)[None], mask, cache)
         assert torch.allclose(got, engine.model(input_ids=tokens).logits[:, -1], atol=1e-5)
+
+
+def test_a_window_of_attention_is_refused(random_model: str, tmp_path: Path) -> None:
+    """Sampling would look behind it and training would not."""
+    folder = tmp_path / "windowed"
+    shutil.copytree(random_model, folder)
+    description = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**description, "use_sliding_window": True, "sliding_window": 8}))
+    with pytest.raises(InputError, match="sliding-window attention are not supported"):
+        LocalEngine(str(folder), rank=4, lora_alpha=8, seed=1, dtype="float32", threads=1)

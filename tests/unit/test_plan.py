@@ -197,3 +197,16 @@ def test_configurations_load_and_fit_what_they_are_for(path: Path) -> None:
     if device is not None:
         found = make_plan(config, device, 8)
         assert found["fits"], found["memory_gib"]
+
+
+@pytest.mark.parametrize("devices", range(2, 40))
+def test_every_number_of_devices_has_a_layout(devices: int) -> None:
+    shape = Shape(8192, 80, 64, 8, 128, 28672, 128256, False)  # 70 billion parameters
+    layout = Layout.of(shape, devices, 80)
+    assert layout.trainers >= 1
+    assert layout.trainers % layout.split == 0
+    assert layout.trainers + layout.samplers == devices
+    settings = json.loads(command("m", "http://host", layout).split("'")[1])
+    nodes, each = (settings[f"trainer.placement.policy_num_{k}"] for k in ("nodes", "gpus_per_node"))
+    assert nodes * each == layout.trainers
+    assert each <= 8

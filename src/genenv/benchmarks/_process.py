@@ -36,15 +36,27 @@ class Worker:
             bufsize=0,
         )
         self._rest = b""
+        assert self._child.stdin is not None
+        os.set_blocking(self._child.stdin.fileno(), False)
 
     def ask(self, request: Json, timeout: float) -> Json:
-        """Send one request and wait for its answer. Raises WorkerError; after that the worker is gone."""
-        assert self._child.stdin is not None
+        """Send one request and wait for its answer.
+
+        Raises WorkerError. The worker is gone after that, unless the answer itself was an error.
+        """
+        if self._child.stdin is None or self._child.stdin.closed:
+            raise WorkerError("the worker is gone")
+        deadline = time.monotonic() + timeout
+        left = memoryview(json.dumps(request).encode() + b"\n")
         try:
-            self._child.stdin.write(json.dumps(request).encode() + b"\n")
+            while left:
+                _, ready, _ = select.select([], [self._child.stdin], [], max(0.0, deadline - time.monotonic()))
+                if not ready:
+                    raise self._gone(f"took no request within {timeout:g} s")
+                left = left[os.write(self._child.stdin.fileno(), left) :]
         except OSError:
             raise self._gone("died before it was asked") from None
-        answer = json.loads(self._line(time.monotonic() + timeout, timeout))
+        answer = json.loads(self._line(deadline, timeout))
         if "error" in answer:
             raise WorkerError(str(answer["error"]))
         return answer["result"]

@@ -77,7 +77,11 @@ class Bamboogle:
         self._judge = judge
         self.max_turns = TURNS if search else 1
         rule = "judge" if judge else "cover_em (the gold's words stand in the answer)"
-        tool = f"search tool, {TURNS} turns" if search else "closed book, one turn"
+        tool = (
+            f"search tool {getattr(search, 'id', '')}".rstrip() + f", {TURNS} turns"
+            if search
+            else "closed book, one turn"
+        )
         self.protocol = f"{rule} over 125; {tool}; em beside it"
 
     def tasks(self) -> list[Task]:

@@ -67,6 +67,8 @@ def run(
 ) -> dict[str, Json]:
     """Play the benchmark and return the result as one document. Raises InputError; ends the benchmark's processes."""
     try:
+        if player.policy is None and not hasattr(benchmark, "random_attempt"):
+            raise InputError(f"{benchmark.name} does not say what is possible, so there is nothing to draw from")
         tasks = benchmark.tasks()
         chosen = draw(tasks, options.limit, options.seed)
         max_tokens = options.max_tokens or benchmark.max_tokens
@@ -157,8 +159,6 @@ class Chance(Protocol):
 
 
 def _by_chance(benchmark: Benchmark, task: Task, seed: int) -> Result:
-    if not hasattr(benchmark, "random_attempt"):
-        raise InputError(f"{benchmark.name} does not say what is possible, so there is nothing to draw from")
     score = cast(Chance, benchmark).random_attempt(task, seed)
     return Result(sample_id(task), task.family, score, output=score.answer)
 

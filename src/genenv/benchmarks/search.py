@@ -12,6 +12,7 @@ from typing import Protocol
 from genenv.errors import InputError
 from genenv.files import read_lines
 from genenv.parsing import parse_json_object
+from genenv.types import content_id
 
 FOUND = 5
 """Passages that one search returns at most."""
@@ -20,7 +21,10 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Search(Protocol):
-    """A search tool: passages for a query, best first. What it raises is told to the agent as a failed search."""
+    """A search tool: passages for a query, best first. What it raises is told to the agent as a failed search.
+
+    One with an attribute `id` is told from others: an evaluation is not continued with another.
+    """
 
     def __call__(self, query: str) -> Sequence[str]: ...
 
@@ -43,6 +47,7 @@ class Passages:
             if not (isinstance(record.get("title"), str) and isinstance(record.get("text"), str)):
                 raise InputError(f'{path}:{number}: expected {{"title": "...", "text": "..."}}')
             self._passages.append(f"{record['title']}: {record['text']}")
+        self.id = content_id(self._passages)
         counts = [Counter(normalized(p)) for p in self._passages]
         self._lengths = [c.total() for c in counts]
         self._mean = max(1.0, sum(self._lengths) / len(counts))

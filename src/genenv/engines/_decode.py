@@ -131,7 +131,7 @@ class Forward(Protocol):
     def layers(self) -> int: ...
 
     def __call__(
-        self, tokens_BT: Tensor, positions_BT: Tensor, mask_B1TS: Tensor, cache: list[BufferedLayer]
+        self, tokens_BT: Tensor, positions_BT: Tensor, mask_B1TS: Tensor | None, cache: list[BufferedLayer]
     ) -> Tensor:
         """(B, V) logits after the last token. The cache grows by T."""
         ...
@@ -148,7 +148,7 @@ class PlainForward:
         return int(self._model.config.num_hidden_layers)
 
     def __call__(
-        self, tokens_BT: Tensor, positions_BT: Tensor, mask_B1TS: Tensor, cache: list[BufferedLayer]
+        self, tokens_BT: Tensor, positions_BT: Tensor, mask_B1TS: Tensor | None, cache: list[BufferedLayer]
     ) -> Tensor:
         logits: Tensor = self._model(
             input_ids=tokens_BT,
@@ -171,7 +171,7 @@ class FastForward:
         return self._decoder.depth
 
     def __call__(
-        self, tokens_BT: Tensor, positions_BT: Tensor, mask_B1TS: Tensor, cache: list[BufferedLayer]
+        self, tokens_BT: Tensor, positions_BT: Tensor, mask_B1TS: Tensor | None, cache: list[BufferedLayer]
     ) -> Tensor:
         return self._decoder.logits(self._decoder.hidden(tokens_BT, positions_BT, mask_B1TS, cache)[:, -1])
 
@@ -196,9 +196,12 @@ def sample_batch(
         seen_PT[p, width - len(request.prompt) : width] = True
     cache = [BufferedLayer(width + max_tokens) for _ in range(forward.layers)]
     positions_PT = (seen_PT[:, :width].long().cumsum(-1) - 1).clamp(min=0)
-    square = torch.ones(width, width, dtype=torch.bool, device=device)
-    # padding sees itself: a row without anything to see would be no number
-    mask_P1TT = (seen_PT[:, None, None, :width] & square.tril()) | torch.eye(width, dtype=torch.bool, device=device)
+    mask_P1TT = None  # without padding each token sees all before it, and attention needs no square of them
+    if not bool(seen_PT[:, :width].all()):
+        square = torch.ones(width, width, dtype=torch.bool, device=device).tril()
+        # padding sees itself: a row without anything to see would be no number
+        itself = torch.eye(width, dtype=torch.bool, device=device)
+        mask_P1TT = (seen_PT[:, None, None, :width] & square) | itself
     logits_PV = forward(prompts_PT, positions_PT, mask_P1TT, cache)
 
     owner = torch.tensor([p for p, r in enumerate(requests) for _ in r.seeds], device=device)

@@ -96,9 +96,9 @@ class Engine(Protocol):
     chat: ChatFormat
     model_name: str
     context: int | None
+    """Tokens that the model takes at most, prompt and answer together; None where that is not known."""
     concurrent: bool
     """Whether the two policies may be used from two threads at once, as where a server does the work."""
-    """Tokens that the model takes at most, prompt and answer together; None where that is not known."""
 
     def policy(self, player: Player) -> Policy: ...
 

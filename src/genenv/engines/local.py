@@ -70,9 +70,12 @@ class LocalEngine:
         for name in ("final_logit_softcapping", "logits_scaling", "logit_scale"):
             if getattr(base.config, name, None) not in (None, 1.0):
                 raise InputError(f"{model}: models with {name} are not supported by the local engine")
+        text = base.config.get_text_config()
+        if getattr(text, "sliding_window", None) and getattr(text, "use_sliding_window", True):
+            raise InputError(f"{model}: models with sliding-window attention are not supported by the local engine")
         self.model_name = model
         self.concurrent = False
-        self.context: int | None = getattr(base.config.get_text_config(), "max_position_embeddings", None)
+        self.context: int | None = getattr(text, "max_position_embeddings", None)
         self.token_budget = token_budget
         self.pad = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.chat.eos)
         self.vocabulary = int(base.get_output_embeddings().weight.shape[0])

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -113,6 +114,7 @@ class TinkerEngine:
         self.token_budget = token_budget
         self.reduction = reduction
         self._base: Any = None
+        self._making = threading.Lock()
         served = server.call("asking for the models", server.service.get_server_capabilities).supported_models
         names = [str(m.model_name) for m in served]
         if base_model not in names:
@@ -126,9 +128,10 @@ class TinkerEngine:
         return self._policies[player]
 
     def base_logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
-        if self._base is None:
-            create = partial(self.server.service.create_sampling_client, base_model=self.model_name)
-            self._base = self.server.call("making a sampler of the base", create)
+        with self._making:  # both players may come at once
+            if self._base is None:
+                create = partial(self.server.service.create_sampling_client, base_model=self.model_name)
+                self._base = self.server.call("making a sampler of the base", create)
         calls = [partial(self._base.compute_logprobs, self.prompt(d.tokens)) for d in data if any(d.weights)]
         return spread(data, self.server.gather("logprobs of the base", calls))
 
