@@ -43,9 +43,10 @@ def usable_seeds(config: Config, domain: Domain, engine: Engine, progress: Progr
     fits = fitting(engine.chat, limit)
     families = config.domain.families
     wanted = [s for s in seeds if not families or s.family in families]
-    fit = [s for s in wanted if fits(domain.build(s.spec))]
+    built = [(s, domain.build(s.spec)) for s in wanted]
+    fit = [(s, task) for s, task in built if fits(task)]
     gate = Gate(domain, domain.heldout(config.eval.tasks, derive_seed("heldout")))
-    left = [s for s in fit if not gate.contaminated(domain.build(s.spec))]
+    left = [s for s, task in fit if not gate.contaminated(task)]
     if len(left) < len(seeds):
         dropped = [
             (len(seeds) - len(wanted), f"by domain.families = {', '.join(families)}"),

@@ -9,6 +9,7 @@ docs/benchmarks/bfcl.md has the protocol, the form of predictions and what diffe
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import json
@@ -224,8 +225,12 @@ class Bfcl:
         self._worker: Worker | None = None
         self._lock = threading.Lock()
 
-    def tasks(self) -> Sequence[Task]:
+    @functools.cached_property
+    def _samples(self) -> Sequence[Task]:
         return load(self._folder)
+
+    def tasks(self) -> Sequence[Task]:
+        return self._samples
 
     def episode(self, task: Task) -> BfclEpisode:
         return BfclEpisode(self, task)
