@@ -59,12 +59,19 @@ class Domain(Playable, Protocol):
         ...
 
     def simulator_chat(
-        self, example: Seed, success: float | None, direction: Direction, seed: int, target: Seed | None = None
+        self,
+        example: Seed,
+        success: float | None,
+        direction: Direction,
+        seed: int,
+        target: Seed | None = None,
+        edit: bool = False,
     ) -> tuple[Chat, Json]:
         """What the simulator reads, and the JSON schema of the specification that it is to write.
 
         `success` is the agent's recent success on the family of `example` in [0, 1], None if unknown. With a `target`
-        the chat is one that `target` answers: for training on known good specifications.
+        the chat is one that `target` answers: for training on known good specifications. For an `edit` it asks for the
+        example with one thing changed instead of a new task, and `success` is that on the example itself.
         """
         ...
 
