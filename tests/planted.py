@@ -33,7 +33,13 @@ class Levels:
         return [self.build(s.spec) for s in self.seeds(count, seed + 1)]
 
     def simulator_chat(
-        self, example: Seed, success: float | None, direction: Direction, seed: int, target: Seed | None = None
+        self,
+        example: Seed,
+        success: float | None,
+        direction: Direction,
+        seed: int,
+        target: Seed | None = None,
+        edit: bool = False,
     ) -> tuple[Chat, Json]:
         serial = f"{seed % 10**6:06d}"  # given, so that the level is all that the simulator decides
         schema = {

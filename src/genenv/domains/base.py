@@ -92,6 +92,16 @@ class Domain(Playable, Protocol):
         ...
 
 
+def order_line(family: str, success: float | None, direction: Direction, edit: bool = False) -> str:
+    """The last line of what the simulator reads: what is wanted."""
+    solved = "unknown" if success is None else f"{round(100 * success)}%"
+    if edit:
+        wish = "equally hard" if direction == "similar" else f"so that it gets {direction}"
+        comma = "," if direction == "similar" else ""
+        return f"Family: {family}. Solved: {solved}. Change one thing in it{comma} {wish}."
+    return f"Family: {family}. Solved: {solved}. Write a new task, {direction}."
+
+
 PURE_REPEATS = 1
 
 

@@ -20,7 +20,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from genenv.domains.base import SpecError, Step
+from genenv.domains.base import SpecError, Step, order_line
 from genenv.errors import InputError, MissingExtraError
 from genenv.files import read_lines
 from genenv.parsing import parse_json_object
@@ -94,13 +94,18 @@ class PythonChecker:
     # -- the simulator's side ----------------------------------------------------------------------------------
 
     def simulator_chat(
-        self, example: Seed, success: float | None, direction: Direction, seed: int, target: Seed | None = None
+        self,
+        example: Seed,
+        success: float | None,
+        direction: Direction,
+        seed: int,
+        target: Seed | None = None,
+        edit: bool = False,
     ) -> tuple[Chat, Json]:
         family = example.family if target is None else target.family
-        solved = "unknown" if success is None else f"{round(100 * success)}%"
         text = (
             f"Example: {json.dumps(dict(example.spec), separators=(',', ':'), ensure_ascii=False)}\n"
-            f"Family: {family}. Solved: {solved}. Write a new task, {direction}."
+            f"{order_line(family, success, direction, edit)}"
         )
         properties: dict[str, Json] = {
             "family": {"const": family},

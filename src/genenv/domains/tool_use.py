@@ -21,7 +21,7 @@ from typing import Literal
 import jsonschema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from genenv.domains.base import SpecError, Step
+from genenv.domains.base import SpecError, Step, order_line
 from genenv.domains.functions import (
     Catalogue,
     Function,
@@ -153,7 +153,13 @@ class ToolUse:
     # -- the simulator's side ----------------------------------------------------------------------------------
 
     def simulator_chat(
-        self, example: Seed, success: float | None, direction: Direction, seed: int, target: Seed | None = None
+        self,
+        example: Seed,
+        success: float | None,
+        direction: Direction,
+        seed: int,
+        target: Seed | None = None,
+        edit: bool = False,
     ) -> tuple[Chat, Json]:
         rng = random.Random(seed)
         names = _names(example.spec) if target is None else _names(target.spec)
@@ -162,10 +168,9 @@ class ToolUse:
         functions += self._distractors(near, self._train, max(2, SHOWN - len(functions)), rng)
         rng.shuffle(functions)
         shown = {k: v for k, v in example.spec.items() if k != "request" or self.request == "written"}
-        solved = "unknown" if success is None else f"{round(100 * success)}%"
         text = (
             f"Example: {json.dumps(shown, separators=(',', ':'), ensure_ascii=False)}\n"
-            f"Family: {example.family}. Solved: {solved}. Write a new task, {direction}."
+            f"{order_line(example.family, success, direction, edit)}"
         )
         system = SIMULATOR_INSTRUCTIONS + (WRITTEN_INSTRUCTIONS if self.request == "written" else "")
         chat = Chat((Message("system", system), Message("user", text)), tuple(f.tool for f in functions))
