@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from genenv.chat import ChatFormat
-from genenv.domains.base import Episode, Playable, Step
+from genenv.domains.base import Episode, Playable, Step, turn_limit
 from genenv.engines.base import Policy
 from genenv.types import Chat, Sample, SampleRequest, Score, StopReason, Task, Trajectory, derive_seed
 
@@ -94,12 +94,14 @@ def play(
     """
     prompts = [chat.encode(Chat(t.messages, t.tools)) for t in tasks]
     context = config.context or sys.maxsize
+    max_turns = min(config.max_turns, turn_limit(domain) or config.max_turns)
     games = [
         [_Live(_start(domain, t), p, (seed, t.id, i, member)) for member in range(config.group_size)]
         for i, t, p in zip(numbers or range(len(tasks)), tasks, prompts, strict=True)
     ]
     try:
-        for turn in range(config.max_turns):
+        for turn in range(max_turns):
+            last = turn + 1 == max_turns
             requests: list[SampleRequest] = []
             players: list[list[_Live]] = []
             for group in games:
@@ -115,13 +117,13 @@ def play(
                             game.out_of_context(context)
                         continue
                     seeds = tuple(derive_seed(*g.seed, turn) for g in share)
-                    requests.append(SampleRequest(prompt, seeds, room, config.temperature))
+                    requests.append(SampleRequest(prompt, seeds, room, config.temperature, keep=not last))
                     players.append(share)
             if not requests:
                 break
             for share, samples in zip(players, policy.sample(requests), strict=True):
                 for game, sample in zip(share, samples, strict=True):
-                    _advance(game, sample, chat, last=turn + 1 == config.max_turns, cut_ends=config.cut_ends)
+                    _advance(game, sample, chat, last, config.cut_ends)
     finally:
         for group in games:
             for game in group:

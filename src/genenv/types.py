@@ -199,13 +199,17 @@ class Datum:
 
 @dataclass(frozen=True)
 class SampleRequest:
-    """A prompt to be continued `len(seeds)` times. `schema` constrains the text to a JSON schema."""
+    """A prompt to be continued `len(seeds)` times. `schema` constrains the text to a JSON schema.
+
+    `keep` says that a later prompt may go on from here, so that an engine may keep what it has computed.
+    """
 
     prompt: tuple[int, ...]
     seeds: tuple[int, ...]
     max_tokens: int
     temperature: float = 1.0
     schema: Json | None = None
+    keep: bool = False
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,12 @@ def order_line(family: str, success: float | None, direction: Direction, edit: b
     return f"Family: {family}. Solved: {solved}. Write a new task, {direction}."
 
 
+def turn_limit(playable: Playable) -> int | None:
+    """Turns that an attempt can have at most, where there is such a limit: its attribute `max_turns`."""
+    limit: int | None = getattr(playable, "max_turns", None)
+    return limit
+
+
 PURE_REPEATS = 1
 
 

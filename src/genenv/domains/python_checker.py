@@ -67,6 +67,7 @@ class PythonChecker:
     """
 
     name = "python_checker"
+    max_turns = 1
     repeats = 8
     """Checkers are foreign code: one that tosses a coin by clock or entropy passes the gate once in 2^16."""
 

@@ -75,6 +75,7 @@ class ToolUse:
     """
 
     name = "tool_use"
+    max_turns = 1
 
     def __init__(
         self,

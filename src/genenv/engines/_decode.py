@@ -1,5 +1,7 @@
 """Sampling on one machine: each prompt is prefilled once, its group decodes from the repeated cache.
 
+What a turn leaves in the cache can be kept, so that the next turn of the same episode computes only what is new.
+
 Randomness is one uniform number per (sample seed, step), mapped through the inverse cumulative distribution: a sample
 depends on its seed and the weights, not on what else is in the batch.
 """
@@ -7,7 +9,9 @@ depends on its seed and the weights, not on what else is in the batch.
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import llguidance
@@ -82,6 +86,32 @@ class BufferedLayer(DynamicLayer):
             fresh.append(kept)
         self._buffer = fresh
         self._show()
+
+
+    def row(self, row: int, columns: Tensor) -> Tensor:
+        """(2, heads, T, width): a copy of the keys and values of one batch row at the given columns."""
+        return torch.stack([buffer[row].index_select(1, columns) for buffer in self._buffer])
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """What the first T tokens of a transcript leave in the cache: for each layer (2, heads, T, width)."""
+
+    tokens: tuple[int, ...]
+    layers: tuple[Tensor, ...]
+
+
+class Prefixes:
+    """Kept prefixes, found by the prompts that go on from them."""
+
+    def __init__(self, prefixes: Sequence[Prefix] = ()) -> None:
+        self._prefixes = sorted(prefixes, key=lambda p: p.tokens)
+        self._tokens = [p.tokens for p in self._prefixes]
+
+    def of(self, prompt: tuple[int, ...]) -> Prefix | None:
+        """A kept part of `prompt`, shorter than it. It sorts right before: transcripts that part ways are not looked behind."""
+        at = bisect_left(self._tokens, prompt) - 1
+        return self._prefixes[at] if at >= 0 and prompt[: len(self._tokens[at])] == self._tokens[at] else None
 
 
 class Grammar:
@@ -176,43 +206,98 @@ class FastForward:
         return self._decoder.logits(self._decoder.hidden(tokens_BT, positions_BT, mask_B1TS, cache)[:, -1])
 
 
+@dataclass(frozen=True)
+class _Prompts:
+    """A batch of prompts as columns: kept tokens and new ones, each padded on the left, then room for `max_tokens`."""
+
+    new_PT: Tensor
+    positions_PT: Tensor
+    seen_PS: Tensor
+    """Which columns hold a token that later ones see; S runs over kept, new and sampled ones."""
+    mask_P1TS: Tensor | None
+    kept: int
+    end: int
+
+
+def _laid_out(
+    prompts: Sequence[tuple[int, ...]], prefixes: Sequence[Prefix | None], room: int, pad: int, device: torch.device
+) -> _Prompts:
+    known = [len(p.tokens) if p else 0 for p in prefixes]
+    new = [prompt[n:] for prompt, n in zip(prompts, known, strict=True)]
+    kept, width = max(known), max(map(len, new))
+    end = kept + width
+    new_PT = torch.full((len(prompts), width), pad, device=device)
+    seen_PS = torch.zeros(len(prompts), end + room, dtype=torch.bool, device=device)
+    for p, (tokens, n) in enumerate(zip(new, known, strict=True)):
+        new_PT[p, width - len(tokens) :] = torch.tensor(tokens, device=device)
+        seen_PS[p, kept - n : kept] = True
+        seen_PS[p, end - len(tokens) : end] = True
+    mask_P1TS = None  # without padding each token sees all before it, and attention needs no square of them
+    if kept or not bool(seen_PS[:, :end].all()):
+        before = torch.ones(width, end, dtype=torch.bool, device=device).tril(kept)
+        # padding sees itself: a row without anything to see would be no number
+        itself = torch.eye(width, dtype=torch.bool, device=device)
+        itself = torch.nn.functional.pad(itself, (kept, 0))
+        mask_P1TS = (seen_PS[:, None, None, :end] & before) | itself
+    positions_PT = (seen_PS[:, :end].long().cumsum(-1) - 1).clamp(min=0)[:, kept:]
+    return _Prompts(new_PT, positions_PT, seen_PS, mask_P1TS, kept, end)
+
+
+def _fill(cache: Sequence[BufferedLayer], prefixes: Sequence[Prefix | None], kept: int) -> None:
+    """Put the kept prefixes into an empty cache, padded on the left."""
+    example = next(p for p in prefixes if p is not None).layers[0]
+    for i, layer in enumerate(cache):
+        both = example.new_zeros(2, len(prefixes), example.shape[1], kept, example.shape[3])
+        for row, prefix in enumerate(prefixes):
+            if prefix is not None:
+                both[:, row, :, kept - len(prefix.tokens) :] = prefix.layers[i]
+        layer.update(both[0], both[1])
+
+
 @torch.inference_mode()
 def sample_batch(
     forward: Forward,
     requests: Sequence[SampleRequest],
+    prefixes: Sequence[Prefix | None],
     grammar: Grammar,
     eos: int,
     pad: int,
     version: int,
     device: torch.device,
-) -> list[list[Sample]]:
-    """Continue every request; all must share max_tokens and temperature. Memory is the caller's concern."""
-    max_tokens, temperature = requests[0].max_tokens, requests[0].temperature
-    width = max(len(r.prompt) for r in requests)
-    prompts_PT = torch.full((len(requests), width), pad, device=device)
-    seen_PT = torch.zeros(len(requests), width + max_tokens, dtype=torch.bool, device=device)
-    for p, request in enumerate(requests):
-        prompts_PT[p, width - len(request.prompt) :] = torch.tensor(request.prompt, device=device)
-        seen_PT[p, width - len(request.prompt) : width] = True
-    cache = [BufferedLayer(width + max_tokens) for _ in range(forward.layers)]
-    positions_PT = (seen_PT[:, :width].long().cumsum(-1) - 1).clamp(min=0)
-    mask_P1TT = None  # without padding each token sees all before it, and attention needs no square of them
-    if not bool(seen_PT[:, :width].all()):
-        square = torch.ones(width, width, dtype=torch.bool, device=device).tril()
-        # padding sees itself: a row without anything to see would be no number
-        itself = torch.eye(width, dtype=torch.bool, device=device)
-        mask_P1TT = (seen_PT[:, None, None, :width] & square) | itself
-    logits_PV = forward(prompts_PT, positions_PT, mask_P1TT, cache)
+) -> tuple[list[list[Sample]], list[Prefix]]:
+    """Continue every request from what is kept of it; all must share max_tokens and temperature.
 
-    owner = torch.tensor([p for p, r in enumerate(requests) for _ in r.seeds], device=device)
+    Returns the samples, and what is worth keeping of requests with `keep`. Memory is the caller's concern.
+    """
+    max_tokens, temperature = requests[0].max_tokens, requests[0].temperature
+    prompts = _laid_out([r.prompt for r in requests], prefixes, max_tokens, pad, device)
+    cache = [BufferedLayer(prompts.end + max_tokens) for _ in range(forward.layers)]
+    if prompts.kept:
+        _fill(cache, prefixes, prompts.kept)
+    logits_PV = forward(prompts.new_PT, prompts.positions_PT, prompts.mask_P1TS, cache)
+
+    owners = [p for p, r in enumerate(requests) for _ in r.seeds]
+    owner = torch.tensor(owners, device=device)
     for layer in cache:
         layer.pick(owner)
-    seen_BT, position_B = seen_PT[owner], positions_PT[owner, -1]
+    seen_BS, position_B = prompts.seen_PS[owner], prompts.positions_PT[owner, -1]
     uniform_BT = _uniforms([s for r in requests for s in r.seeds], max_tokens).to(device)
     matchers = [grammar.matcher(r.schema) if r.schema is not None else None for r in requests for _ in r.seeds]
     tokens: list[list[int]] = [[] for _ in matchers]
     logprobs: list[list[float]] = [[] for _ in matchers]
+    kept: list[Prefix] = []
     rows = torch.arange(len(matchers), device=device)  # the samples that are still in the batch
+
+    def keep(leaving: Tensor) -> None:
+        """Copy what the given batch rows leave behind: all but the last token, which nothing was computed from."""
+        for b in leaving.tolist():
+            sample = int(rows[b])
+            request = requests[owners[sample]]
+            if request.keep:
+                transcript = request.prompt + tuple(tokens[sample][:-1])
+                columns = seen_BS[b].nonzero().squeeze(1)[: len(transcript)]
+                kept.append(Prefix(transcript, tuple(layer.row(b, columns) for layer in cache)))
+
     done = torch.zeros(len(matchers), dtype=torch.bool, device=device)
     logits_BV = logits_PV[owner]
     for step in range(max_tokens):
@@ -235,17 +320,19 @@ def sample_batch(
         if len(alive) == 0 or step + 1 == max_tokens:
             break
         if len(alive) < 0.8 * len(rows):  # finished samples leave; not at every step, since leaving is a copy
+            keep(done.nonzero().squeeze(1))
             for layer in cache:
                 layer.pick(alive)
             rows, token_B, done = rows[alive], token_B[alive], done[alive]
-            seen_BT, position_B = seen_BT[alive], position_B[alive]
-        end = width + step + 1
+            seen_BS, position_B = seen_BS[alive], position_B[alive]
+        end = prompts.end + step + 1
         position_B = position_B + 1
-        seen_BT[:, end - 1] = True
-        logits_BV = forward(token_B[:, None], position_B[:, None], seen_BT[:, None, None, :end], cache)
+        seen_BS[:, end - 1] = True
+        logits_BV = forward(token_B[:, None], position_B[:, None], seen_BS[:, None, None, :end], cache)
+    keep(torch.arange(len(rows)))
 
     samples = iter(
         Sample(tuple(t), tuple(lp), stopped=t[-1:] == [eos], policy_version=version)
         for t, lp in zip(tokens, logprobs, strict=True)
     )
-    return [[next(samples) for _ in r.seeds] for r in requests]
+    return [[next(samples) for _ in r.seeds] for r in requests], kept

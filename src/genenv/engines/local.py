@@ -7,6 +7,7 @@ import json
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from genenv.chat import ChatFormat
-from genenv.engines._decode import ATTENTION, FastForward, Forward, Grammar, PlainForward, sample_batch
+from genenv.engines._decode import ATTENTION, FastForward, Forward, Grammar, PlainForward, Prefix, Prefixes, sample_batch
 from genenv.engines._fast import FastDecoder, supported
 from genenv.engines._packing import Batch, batches, loss_terms
 from genenv.engines.base import CACHE_FACTOR, PLAYERS, AdamParams, Loss, Player, TrainStats
@@ -87,6 +88,7 @@ class LocalEngine:
         self.model.eval()
         self._merges = supported(self.model.get_base_model())
         self._merged: tuple[tuple[Player | None, int], FastDecoder] | None = None
+        self._prefixes: tuple[tuple[Player, int], Prefixes] | None = None
         self.grammar = Grammar(tokenizer, self.vocabulary, self.chat.eos)
         self._policies = {player: LocalPolicy(self, player) for player in PLAYERS}
 
@@ -110,6 +112,20 @@ class LocalEngine:
         """Drop what was made of a player's weights: they are others now, perhaps under the same version."""
         if self._merged is not None and self._merged[0][0] == player:
             self._merged = None
+        self._prefixes = None
+
+    def prefixes(self, player: Player) -> Prefixes:
+        """What the last sampling of a player left in the cache, while its weights are the same; given away once."""
+        key, found = self._prefixes or (None, Prefixes())
+        self._prefixes = None
+        return found if key == (player, self._policies[player].version) else Prefixes()
+
+    def keep(self, player: Player, prefixes: Sequence[Prefix]) -> None:
+        """For the player's next sampling. Training drops it, for it needs the memory."""
+        self._prefixes = ((player, self._policies[player].version), Prefixes(prefixes)) if prefixes else None
+
+    def drop_prefixes(self) -> None:
+        self._prefixes = None
 
     def base_logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
         with self.model.disable_adapter():
@@ -172,37 +188,53 @@ class LocalPolicy:
         yield self._engine
 
     def sample(self, requests: Sequence[SampleRequest]) -> list[list[Sample]]:
-        """Requests of like length together, at most CACHE_FACTOR * `token_budget` tokens of cache at once."""
+        """Requests of like length together, at most CACHE_FACTOR * `token_budget` tokens of cache at once.
+
+        As many tokens again are kept for the prompts that go on from these.
+        """
         results: list[list[Sample]] = [[] for _ in requests]
-        order = sorted(range(len(requests)), key=lambda i: (requests[i].max_tokens, requests[i].temperature,
-                                                            len(requests[i].prompt), i))  # fmt: skip
         with self._active() as engine:
-            chunk: list[int] = []
-            cost = 0
-            for i in order:
-                request = requests[i]
-                own = len(request.seeds) * (len(request.prompt) + request.max_tokens)
-                first = requests[chunk[0]] if chunk else request
-                like = (first.max_tokens, first.temperature) == (request.max_tokens, request.temperature)
-                if chunk and (cost + own > CACHE_FACTOR * engine.token_budget or not like):
-                    self._sample_chunk(requests, chunk, results)
-                    chunk, cost = [], 0
-                chunk.append(i)
-                cost += own
-            if chunk:
-                self._sample_chunk(requests, chunk, results)
+            known = engine.prefixes(self._player)
+            prefixes = [known.of(r.prompt) for r in requests]
+            limit = CACHE_FACTOR * engine.token_budget
+            kept: list[Prefix] = []
+            left = limit
+            for chunk, cost in self._chunks(requests, prefixes, limit):
+                keeps = cost <= left
+                wanted = [requests[i] if keeps else replace(requests[i], keep=False) for i in chunk]
+                decoder = engine.merged(self._player)
+                forward: Forward = FastForward(decoder) if decoder is not None else PlainForward(engine.model)
+                samples, new = sample_batch(
+                    forward, wanted, [prefixes[i] for i in chunk], engine.grammar, engine.chat.eos, engine.pad,
+                    self.version, engine.device,
+                )  # fmt: skip
+                left -= sum(len(prefix.tokens) for prefix in new)
+                kept += new
+                for i, group in zip(chunk, samples, strict=True):
+                    results[i] = group
+            engine.keep(self._player, kept)
         return results
 
-    def _sample_chunk(self, requests: Sequence[SampleRequest], chunk: list[int], results: list[list[Sample]]) -> None:
-        engine = self._engine
-        decoder = engine.merged(self._player)
-        forward: Forward = FastForward(decoder) if decoder is not None else PlainForward(engine.model)
-        samples = sample_batch(
-            forward, [requests[i] for i in chunk], engine.grammar, engine.chat.eos, engine.pad, self.version,
-            engine.device,
-        )  # fmt: skip
-        for i, group in zip(chunk, samples, strict=True):
-            results[i] = group
+    @staticmethod
+    def _chunks(
+        requests: Sequence[SampleRequest], prefixes: Sequence[Prefix | None], limit: int
+    ) -> Iterator[tuple[list[int], int]]:
+        """The requests in batches, each with its cost in tokens of cache; those that go on from kept tokens apart."""
+
+        def kind(i: int) -> tuple[int, float, bool]:
+            return requests[i].max_tokens, requests[i].temperature, prefixes[i] is not None
+
+        chunk: list[int] = []
+        cost = 0
+        for i in sorted(range(len(requests)), key=lambda i: (kind(i), len(requests[i].prompt), i)):
+            own = len(requests[i].seeds) * (len(requests[i].prompt) + requests[i].max_tokens)
+            if chunk and (cost + own > limit or kind(chunk[0]) != kind(i)):
+                yield chunk, cost
+                chunk, cost = [], 0
+            chunk.append(i)
+            cost += own
+        if chunk:
+            yield chunk, cost
 
     def logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
         with self._active() as engine:
@@ -211,6 +243,7 @@ class LocalPolicy:
     def forward_backward(self, data: Sequence[Datum], loss: Loss) -> TrainStats:
         total, tokens, ratio, clipped = 0.0, 0, 0.0, 0
         with self._active() as engine:
+            engine.drop_prefixes()
             for batch in batches(data, engine.token_budget, engine.pad, engine.device):
                 logprob_N = engine.token_logprobs(batch)
                 terms_N, ratio_N = loss_terms(loss.name, logprob_N, batch.logprob_N, batch.weight_N, loss.clip)
