@@ -16,6 +16,7 @@ import random
 from collections.abc import Iterator
 
 from base_text import Example, Turn
+
 from genenv.domains.base import SpecError
 from genenv.domains.functions import Function, builtin_catalogue, random_value
 from genenv.domains.tool_use import MAX_CALLS, ToolUse

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 
@@ -24,12 +24,13 @@ from genenv.alarms import alarms, usual_variety, variety
 from genenv.chat import ChatFormat
 from genenv.config import WARMUP_BATCH, Config
 from genenv.domains.base import Domain
+from genenv.edits import outcome
 from genenv.engines.base import PLAYERS, AdamParams, Engine, Loss
 from genenv.errors import StaleSampleError
 from genenv.gate import Gate
 from genenv.pools import MIN_LAG, Pools
 from genenv.rewards import SOLVED, alpha_curriculum_reward, empirical_success, without_ends
-from genenv.rollouts import PlayConfig, play
+from genenv.rollouts import PlayConfig, demonstration, play
 from genenv.seeds import by_family
 from genenv.simulator import plan, write
 from genenv.store import CandidateRecord, Store
@@ -82,7 +83,9 @@ class CoEvolution:
         self.pools = Pools()
         self.agent = engine.policy("agent")
         self.simulator = engine.policy("simulator")
-        self._played = PlayConfig(config.agent.group_size, config.agent.max_tokens, config.agent.max_turns)
+        self._played = PlayConfig(
+            config.agent.group_size, config.agent.max_tokens, config.agent.max_turns, context=engine.context
+        )
 
     def run(self, resume: bool = False, warn: Callable[[str], None] = lambda message: None) -> None:
         """Play all rounds that are not in the store yet."""
@@ -101,7 +104,8 @@ class CoEvolution:
         known = sorted((s for family in self.seeds.values() for s in family), key=lambda s: s.id)
         for step in range(agent.warmup):
             chosen = random.Random(self._key(this, "warmup", step)).sample(known, min(WARMUP_BATCH, len(known)))
-            self.agent.forward_backward(normalized([self._solved(s) for s in chosen]), Loss("cross_entropy"))
+            solved = [demonstration(self.engine.chat, self.domain, self.domain.build(s.spec)) for s in chosen]
+            self.agent.forward_backward(normalized(solved), Loss("cross_entropy"))
             self.agent.optim_step(AdamParams(agent.warmup_lr))
             self.progress("warm_up", {"step": step + 1})
         for step in range(simulator.warmup):
@@ -109,11 +113,6 @@ class CoEvolution:
             self.simulator.forward_backward(data, Loss("cross_entropy"))
             self.simulator.optim_step(AdamParams(simulator.warmup_lr))
             self.progress("warm_up", {"step": agent.warmup + step + 1})
-
-    def _solved(self, seed: Seed) -> Datum:
-        """The first turn of a seed's reference solution, as the agent would have to write it."""
-        task = self.domain.build(seed.spec)
-        return self._supervised(Chat(task.messages, task.tools), self.domain.reference(task)[0])
 
     def _supervised(self, chat: Chat, text: str) -> Datum:
         """A chat and the text that is to follow it, weight 1 on each token of the text and its end."""
@@ -165,7 +164,8 @@ class CoEvolution:
         )
         candidates = write(self.simulator, self.simulator.chat, self.domain, orders, config, self._key(this, "write"))
         for candidate in candidates:
-            task, verdict = self.gate.admit(candidate)
+            edited = self.store.task(candidate.parent) if candidate.parent is not None else None
+            task, verdict = self.gate.admit(candidate, edited)
             this.records.append(CandidateRecord(candidate, verdict, task))
         reasons = Counter(r.verdict.reason for r in this.records)
         admitted = reasons.pop("admitted", 0)
@@ -188,15 +188,18 @@ class CoEvolution:
         for message in found:
             self.progress("alarm", {"round": this.number, "message": message})
 
-    def _parent(self, task_id: str) -> Seed:
-        task = self.store.task(task_id)
-        return Seed(task.family, task.spec)
+    def _parent(self, task_id: str) -> tuple[Seed, float | None]:
+        task, first = self.store.task(task_id), self.store.first_success(task_id)
+        return Seed(task.family, task.spec), first[1] if first else None
 
     def interact(self, this: Round) -> None:
-        """pi_agent tries every admitted task, and some from D_train again."""
+        """pi_agent tries every admitted task, and some from D_train again: first those that were edited."""
         fresh = [r.task for r in this.records if r.verdict.admitted and r.task is not None]
         rng = random.Random(self._key(this, "replay"))
-        ids = self.pools.train.draw(round(self.config.agent.replay * len(fresh)), rng)
+        edited = dict.fromkeys(t.parent for t in fresh if t.parent is not None)
+        count = round(self.config.agent.replay * len(fresh))
+        drawn = [i for i in self.pools.train.draw(count, rng) if i not in edited]
+        ids = [*edited, *drawn[: max(0, count - len(edited))]]
         tasks = fresh + [self.store.task(i) for i in ids]
         attempts = play(self.agent, self.engine.chat, self.domain, tasks, self._played, self._key(this, "play"))
         this.groups = [
@@ -218,7 +221,8 @@ class CoEvolution:
                 continue
             p_hat = {"task": own, "family": fmean(by_fam[record.task.family]), "batch": fmean(known)}[curriculum.p_hat]
             reward = alpha_curriculum_reward(p_hat, curriculum.alpha, curriculum.beta)
-            this.records[i] = CandidateRecord(record.candidate, record.verdict, record.task, own, reward)
+            this.records[i] = replace(record, p_hat=own, reward=reward)
+        self._judge_edits(this)
         measured = [(task, p) for task, p in success.items() if p is not None]
         kept = without_ends([p for _, p in measured], curriculum.drop)
         this.dropped = {task for task, _ in measured} - {measured[i][0] for i in kept}
@@ -251,6 +255,23 @@ class CoEvolution:
             "response_length": _mean([t.written for t in trajectories]),
             "cut_off": sum(t.stop == "length" for t in trajectories),
         }
+
+    def _judge_edits(self, this: Round) -> None:
+        """Edits that did not move success as they were asked to earn nothing."""
+        before = {g.task.id: empirical_success(g.rewards) for g in this.groups if g.replayed}
+        counts: dict[str, Counter[str]] = {}
+        for i, record in enumerate(this.records):
+            if (parent := record.candidate.parent) is None:
+                continue
+            count = counts.setdefault(record.candidate.direction, Counter())
+            count["asked"] += 1
+            if record.verdict.admitted:
+                found = outcome(record.candidate.direction, before[parent], record.p_hat)
+                count["admitted"] += 1
+                count[found] += 1
+                reward = record.reward if found == "accepted" else None
+                this.records[i] = replace(record, outcome=found, reward=reward)
+        this.metrics["edits"] = {d: dict(sorted(c.items())) for d, c in sorted(counts.items())}
 
     def update_agent(self, this: Round) -> None:
         """GRPO on the groups with variance, in `steps` optimizer steps."""
@@ -341,9 +362,11 @@ class CoEvolution:
         curriculum = self.config.curriculum
         rewarded = [r for r in this.records if r.reward is not None]
         earned = shared([1.0] * len(rewarded), [this.divisor(r) for r in rewarded])
+        for record in this.records:
+            if record.p_hat is not None and record.task is not None:
+                self.pools.train.put(record.task.id, 1.0)
         for record, factor in zip(rewarded, earned, strict=True):
             if record.reward is not None and record.task is not None:
-                self.pools.train.put(record.task.id, 1.0)
                 self.pools.env.put(record.task.id, record.reward * factor)
         self.pools.remember_clusters([r.verdict.cluster for r in rewarded], curriculum.share)
         counts: dict[str, tuple[int, int]] = {}
@@ -376,9 +399,7 @@ class CoEvolution:
         config = self.config.eval
         if not self.heldout:
             return None
-        settings = PlayConfig(
-            config.rollouts, self.config.agent.max_tokens, self.config.agent.max_turns, config.temperature
-        )
+        settings = replace(self._played, group_size=config.rollouts, temperature=config.temperature)
         attempts = play(
             self.agent,
             self.engine.chat,

@@ -84,6 +84,7 @@ class CurriculumConfig(Section):
     floor: float = Field(0.05, ge=0, description="added to every family's weight")
     memory: float = Field(0.5, gt=0, le=1, description="share of the family counts that survives a round")
     parents: float = Field(0.25, ge=0, le=1, description="share of examples drawn from D_env instead of the seeds")
+    edits: float = Field(0.0, ge=0, le=1, description="share of orders that ask for an edit of a task from D_train")
     drop: float = Field(
         0.0, ge=0, lt=0.5, description="share of a round's tasks, at each end of success, that neither player trains on"
     )

@@ -18,8 +18,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 
 from genenv.domains.base import Domain, SpecError, repeats
+from genenv.edits import changed_fields
 from genenv.errors import GenEnvError
 from genenv.matching import contains_words
 from genenv.near import Known, Print, fingerprint
@@ -30,6 +32,7 @@ REASONS = {
     "unanswered": "the simulator's server gave no answer",
     "unparsable": "the simulator's text is not one JSON object",
     "schema": "the specification is not a task of this domain",
+    "no_edit": "an edit that changes nothing, or more than one field of the specification",
     "ungrounded": "the request lacks a value that the answer needs",
     "too_long": "the prompt does not fit",
     "leak": "the request contains the answer itself",
@@ -108,8 +111,8 @@ class Gate:
     def _touches_heldout(self, mark: Print) -> bool:
         return self._heldout.same_request(mark) or self._heldout.reworded(mark, self._heldout.leader(mark))
 
-    def admit(self, candidate: Candidate) -> tuple[Task | None, Verdict]:
-        """The verdict on one candidate, and its task if it is one (admitted or not)."""
+    def admit(self, candidate: Candidate, edited: Task | None = None) -> tuple[Task | None, Verdict]:
+        """The verdict on one candidate, and its task if it is one (admitted or not). `edited` is what it is an edit of."""
         if candidate.sample.error:
             return None, Verdict("unanswered", candidate.sample.error)
         if candidate.spec is None:
@@ -118,6 +121,10 @@ class Gate:
             task = self._domain.build(candidate.spec)
         except SpecError as error:
             return None, Verdict(error.reason, error.detail)
+        if edited is not None:
+            task = replace(task, parent=edited.id)
+            if len(changed := changed_fields(edited.spec, task.spec)) != 1:
+                return task, Verdict("no_edit", f"changes {', '.join(changed) or 'nothing'}", task.id)
         return task, self.judge(task)
 
     def judge(self, task: Task) -> Verdict:

@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from genenv.chat import ChatFormat
-from genenv.domains.base import Episode, Playable, Step, turn_limit
+from genenv.domains.base import Domain, Episode, Playable, Step, turn_limit
 from genenv.engines.base import Policy
-from genenv.types import Chat, Sample, SampleRequest, Score, StopReason, Task, Trajectory, derive_seed
+from genenv.types import Chat, Datum, Sample, SampleRequest, Score, StopReason, Task, Trajectory, derive_seed
 
 
 @dataclass(frozen=True)
@@ -129,6 +129,25 @@ def play(
             for game in group:
                 game.episode.close()
     return [[g.trajectory() for g in group] for group in games]
+
+
+def demonstration(chat: ChatFormat, domain: Domain, task: Task) -> Datum:
+    """A task's reference solution, played in the environment: weight 1 on what an agent would write."""
+    prompt = chat.encode(Chat(task.messages, task.tools))
+    tokens, weights = list(prompt), [0.0] * len(prompt)
+    episode = domain.episode(task)
+    try:
+        for text in domain.reference(task):
+            own = (*chat.encode_text(text), chat.eos)
+            step = episode.step(text)
+            read = () if step.done else chat.turn(step.messages, ended=True)
+            tokens += [*own, *read]
+            weights += [1.0] * len(own) + [0.0] * len(read)
+            if step.done:
+                break
+    finally:
+        episode.close()
+    return Datum(tuple(tokens), tuple(weights), len(prompt))
 
 
 class _Failed:

@@ -22,21 +22,26 @@ class Order:
     example: Seed
     success: float | None
     direction: Direction
+    parent: str | None = None
+    """Id of the task in D_train that is to be edited; `example` is its specification, `success` that on itself."""
 
 
 def plan(
     seeds: Mapping[str, Sequence[Seed]],
     pools: Pools,
-    load_parent: Callable[[str], Seed],
+    load_parent: Callable[[str], tuple[Seed, float | None]],
     curriculum: CurriculumConfig,
     count: int,
     key: int,
 ) -> list[Order]:
-    """Choose `count` orders: families by the curriculum, examples from the seeds or from D_env.
+    """Choose `count` orders: families by the curriculum, examples from the seeds or from D_env; edits of tasks in D_train.
 
-    A parent from D_env keeps the family it has; the curriculum's draw decides among seeds.
+    A parent from D_env keeps the family it has; the curriculum's draw decides among seeds. `load_parent` gives a task's
+    specification and its success when it was first tried.
     """
     rng = random.Random(key)
+    edits = _edits(pools, load_parent, curriculum, count, derive_seed(key, "edits"))
+    count -= len(edits)
     families = sorted(seeds)
     if curriculum.families == "even":
         weights = [float(len(seeds[f])) for f in families]
@@ -45,7 +50,7 @@ def plan(
         weights = pools.family_weights(families, alpha, sharp, curriculum.floor, curriculum.stuck)
     parents: dict[str, list[Seed]] = {}
     for task_id in pools.env.draw(round(4 * count * curriculum.parents), rng):
-        parent = load_parent(task_id)
+        parent, _ = load_parent(task_id)
         parents.setdefault(parent.family, []).append(parent)
     orders = []
     for family in rng.choices(families, weights, k=count):
@@ -54,6 +59,22 @@ def plan(
         example = pool.pop() if use_parent else rng.choice(seeds[family])
         success = pools.success(family)
         orders.append(Order(example, success, direction(success, curriculum.alpha)))
+    return orders + edits
+
+
+def _edits(
+    pools: Pools,
+    load_parent: Callable[[str], tuple[Seed, float | None]],
+    curriculum: CurriculumConfig,
+    count: int,
+    key: int,
+) -> list[Order]:
+    """Which of `count` orders are edits, each of another task, that move it towards alpha."""
+    rng = random.Random(key)
+    orders = []
+    for task_id in pools.train.draw(sum(rng.random() < curriculum.edits for _ in range(count)), rng):
+        example, success = load_parent(task_id)
+        orders.append(Order(example, success, direction(success, curriculum.alpha), task_id))
     return orders
 
 
@@ -64,7 +85,8 @@ def write(
     requests = []
     for i, order in enumerate(orders):
         seed = derive_seed(key, "order", i)
-        prompt, schema = domain.simulator_chat(order.example, order.success, order.direction, seed)
+        edit = order.parent is not None
+        prompt, schema = domain.simulator_chat(order.example, order.success, order.direction, seed, edit=edit)
         sampling = (derive_seed(key, "candidate", i),)
         requests.append(SampleRequest(chat.encode(prompt), sampling, config.max_tokens, config.temperature, schema))
     candidates = []
@@ -78,7 +100,15 @@ def write(
             error = str(reason) if sample.stopped else f"cut off at {config.max_tokens} tokens"
         candidates.append(
             Candidate(
-                request.prompt, sample, text, order.example.family, order.direction, order.example.id, spec, error
+                request.prompt,
+                sample,
+                text,
+                order.example.family,
+                order.direction,
+                order.example.id,
+                spec,
+                error,
+                order.parent,
             )
         )
     return candidates

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import IO
 
 from genenv.config import Config, build_config
+from genenv.edits import Outcome
 from genenv.errors import GenEnvError, InputError
 from genenv.types import Candidate, Group, Json, Message, Sample, Task, Trajectory, Verdict, canonical
 
@@ -35,7 +36,7 @@ CREATE TABLE rounds (
 CREATE TABLE candidates (
     round INTEGER NOT NULL, number INTEGER NOT NULL, reason TEXT NOT NULL, detail TEXT NOT NULL,
     asked_family TEXT NOT NULL, direction TEXT NOT NULL, seed_id TEXT NOT NULL, text TEXT NOT NULL,
-    task_id TEXT, p_hat REAL, reward REAL, tokens TEXT NOT NULL,
+    task_id TEXT, p_hat REAL, reward REAL, tokens TEXT NOT NULL, parent TEXT, outcome TEXT,
     PRIMARY KEY (round, number)
 );
 CREATE INDEX candidates_by_task ON candidates (task_id);
@@ -53,7 +54,7 @@ CREATE TABLE evaluations (
     PRIMARY KEY (round, task_id, member)
 );
 """
-VERSION = 0
+VERSION = 1
 """Of the tables above, kept in the database; a program reads its own only."""
 TABLES = ("rounds", "candidates", "tasks", "rollouts", "evaluations")
 KEEP = 2
@@ -69,6 +70,8 @@ class CandidateRecord:
     task: Task | None
     p_hat: float | None = None
     reward: float | None = None
+    outcome: Outcome | None = None
+    """Of an edit, once it was tried."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,7 @@ class TaskRow:
     task: Task | None
     p_hat: float | None
     reward: float | None
+    outcome: str | None
 
 
 def _task_json(task: Task) -> str:
@@ -213,9 +217,9 @@ class Store:
                 # what its own update needs again when it is replayed
                 tokens = json.dumps([c.prompt, c.sample.tokens, c.sample.logprobs]) if r.verdict.admitted else "[]"
                 db.execute(
-                    "INSERT INTO candidates VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
+                    "INSERT INTO candidates VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                     (number, i, r.verdict.reason, r.verdict.detail, c.family, c.direction, c.seed_id, c.text, task_id,
-                     r.p_hat, r.reward, tokens),
+                     r.p_hat, r.reward, tokens, c.parent, r.outcome),
                 )  # fmt: skip
                 if r.task is not None and r.verdict.admitted:
                     row = (task_id, number, r.task.family, r.task.origin, _task_json(r.task))
@@ -298,7 +302,7 @@ class Store:
     def candidates(self, rounds: Sequence[int] | None = None) -> Iterator[TaskRow]:
         """All candidates in order, admitted or not, of all or of some rounds."""
         query = (
-            "SELECT c.round, number, reason, detail, asked_family, direction, text, body, p_hat, reward"
+            "SELECT c.round, number, reason, detail, asked_family, direction, text, body, p_hat, reward, outcome"
             " FROM candidates c LEFT JOIN tasks t ON t.id = c.task_id AND c.reason = 'admitted'"
         )
         if rounds is not None:

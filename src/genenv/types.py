@@ -167,7 +167,8 @@ class Group:
 class Candidate:
     """What the simulator wrote for one request, with what it saw: everything its own update needs.
 
-    `spec` is None when the text could not be parsed; `error` then says why.
+    `spec` is None when the text could not be parsed; `error` then says why. `parent` is the id of the task that was to be
+    edited, None for a new task.
     """
 
     prompt: tuple[int, ...]
@@ -178,6 +179,7 @@ class Candidate:
     seed_id: str
     spec: Mapping[str, Json] | None
     error: str = ""
+    parent: str | None = None
 
 
 @dataclass(frozen=True)

@@ -87,7 +87,6 @@ class BufferedLayer(DynamicLayer):
         self._buffer = fresh
         self._show()
 
-
     def row(self, row: int, columns: Tensor) -> Tensor:
         """(2, heads, T, width): a copy of the keys and values of one batch row at the given columns."""
         return torch.stack([buffer[row].index_select(1, columns) for buffer in self._buffer])

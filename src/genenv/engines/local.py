@@ -19,7 +19,16 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from genenv.chat import ChatFormat
-from genenv.engines._decode import ATTENTION, FastForward, Forward, Grammar, PlainForward, Prefix, Prefixes, sample_batch
+from genenv.engines._decode import (
+    ATTENTION,
+    FastForward,
+    Forward,
+    Grammar,
+    PlainForward,
+    Prefix,
+    Prefixes,
+    sample_batch,
+)
 from genenv.engines._fast import FastDecoder, supported
 from genenv.engines._packing import Batch, batches, loss_terms
 from genenv.engines.base import CACHE_FACTOR, PLAYERS, AdamParams, Loss, Player, TrainStats
