@@ -110,6 +110,7 @@ def summary(store: Store) -> dict[str, Json]:
         "families_by_round": families,
         "rejected_by_round": [m.get("rejected", {}) for m in metrics],
         "rejected_by_reason": dict(sorted((+rejected).items(), key=lambda kv: (-kv[1], kv[0]))),
+        "edits": _edit_counts(metrics),
         "candidates": _total(metrics, "candidates"),
         "admitted": _total(metrics, "admitted"),
         "agent_rollouts": _total(metrics, "agent_rollouts"),
@@ -125,6 +126,15 @@ def summary(store: Store) -> dict[str, Json]:
 def _total(metrics: Sequence[Mapping[str, Json]], key: str) -> Json:
     values = [m.get(key) for m in metrics]
     return None if None in values else sum(v for v in values if v is not None)
+
+
+def _edit_counts(metrics: Sequence[Mapping[str, Json]]) -> dict[str, dict[str, int]]:
+    """What became of the edits, by the direction that was asked for."""
+    counts: dict[str, Counter[str]] = {}
+    for m in metrics:
+        for way, found in m.get("edits", {}).items():
+            counts.setdefault(way, Counter()).update(found)
+    return {way: dict(sorted(count.items())) for way, count in sorted(counts.items())}
 
 
 # -- the page ----------------------------------------------------------------------------------------------------
@@ -148,7 +158,15 @@ def _page(store: Store) -> str:
     s, config = summary(store), store.config
     name = store.folder.resolve().name
     template = importlib.resources.files("genenv").joinpath("report.html").read_text("utf-8")
-    body = [_header(name, s, config), _tiles(s), figures(s), _tasks(store, s), _rejected(store, s), _settings(config)]
+    body = [
+        _header(name, s, config),
+        _tiles(s),
+        figures(s),
+        _tasks(store, s),
+        _edited(s),
+        _rejected(store, s),
+        _settings(config),
+    ]
     return string.Template(template).substitute(title=escape(f"GenEnv run {name}"), body="\n".join(body))
 
 
@@ -302,6 +320,23 @@ def _attempt(attempt: Mapping[str, Json]) -> str:
     told = "unscored" if score is None else f"score {number(score)}"
     rest = " · ".join(filter(None, [attempt["reason"], attempt["stop"], f"{attempt['written']} tokens"]))
     return f'<li><span class="{look}">{told}</span> · {escape(rest)}{_pre(attempt["text"])}</li>'
+
+
+def _edited(s: Mapping[str, Json]) -> str:
+    """Nothing where no edits were asked for."""
+    if not s["edits"]:
+        return ""
+    columns = ("asked", "admitted", "accepted", "unmoved", "opposite", "unscored")
+    rows = "".join(
+        f"<tr><th>{escape(way)}</th>{''.join(f'<td>{number(count.get(c, 0))}</td>' for c in columns)}"
+        f"<td>{percent(share(count.get('accepted', 0), count.get('admitted', 0)))}</td></tr>"
+        for way, count in s["edits"].items()
+    )
+    head = "".join(f"<th>{c}</th>" for c in (*columns, "accepted / admitted"))
+    return (
+        '<h2 id="edits">Edits</h2><p>Tasks with one thing changed. An edit is accepted if success moved as asked, measured'
+        f" beside the edited task in the same round.</p><table><tr><th></th>{head}</tr>{rows}</table>"
+    )
 
 
 def _rejected(store: Store, s: Mapping[str, Json]) -> str:

@@ -148,6 +148,7 @@ class Store:
             with store._transaction() as db:
                 for statement in SCHEMA.split(";"):
                     db.execute(statement)
+                db.execute(f"PRAGMA user_version = {VERSION}")
         except BaseException:
             lock.close()
             for name in ("config.json", "run.sqlite", "run.sqlite-wal", "run.sqlite-shm", "lock"):

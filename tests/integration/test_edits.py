@@ -10,6 +10,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from planted import Levels
 
 from genenv.coevolve import CoEvolution
 from genenv.config import build_config
@@ -18,7 +19,6 @@ from genenv.edits import changed_fields, outcome
 from genenv.engines.scripted import ScriptedEngine
 from genenv.store import Store
 from genenv.types import Chat, Direction, Json, Message, Seed
-from planted import Levels
 
 Write = Callable[[dict[str, Json], str, int], dict[str, Json]]
 """(example, wish, seed) -> specification."""
@@ -133,7 +133,9 @@ def test_an_edit_is_tried_beside_the_task_that_it_edits(tmp_path: Path) -> None:
         rows = [row for row in run.store.candidates() if row.outcome is not None]
         assert rows
         for row in rows:
-            assert row.task is not None and row.task.parent is not None and row.p_hat is not None
+            assert row.task is not None
+            assert row.task.parent is not None
+            assert row.p_hat is not None
             beside = [a["score"] for a in run.store.attempts(row.task.parent, row.round)]
             assert len(beside) == 16
             assert row.outcome == outcome(row.direction, sum(beside) / 16, row.p_hat)
@@ -159,5 +161,6 @@ def test_what_is_not_accepted_trains_the_agent_only(tmp_path: Path) -> None:
 def test_no_edit(tmp_path: Path, write: Write, detail: str) -> None:
     with played(tmp_path, write, rounds=3) as run:
         reasons = [(r.reason, r.detail) for r in run.store.candidates() if r.task is None and r.reason != "duplicate"]
-        assert reasons and set(reasons) == {("no_edit", detail)}
+        assert reasons
+        assert set(reasons) == {("no_edit", detail)}
         assert total(run, "harder", "admitted") + total(run, "easier", "admitted") == 0

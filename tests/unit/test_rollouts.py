@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
+from transformers import AutoTokenizer
 
+from genenv.chat import ChatFormat
 from genenv.domains.base import Step
 from genenv.engines.scripted import ScriptedEngine
-from genenv.rollouts import PlayConfig, play, turns
-from genenv.types import Message, Score, Task
+from genenv.models import resolve
+from genenv.rollouts import PlayConfig, demonstration, play, turns
+from genenv.types import Message, Sample, SampleRequest, Score, Task
 
 TASK = Task("x", (Message("user", "hi"),), (), None, {})
 EOS = 256
@@ -162,3 +165,57 @@ def test_where_a_cut_does_not_end_an_episode_it_is_closed_and_read() -> None:
     between = codes("\ntool: ok\nassistant: ")
     prompt = codes("user: hi\nassistant: ")
     assert trajectory.tokens == (*prompt, *codes("look"), *between, *codes("stop"))
+
+
+def test_a_playable_with_a_turn_limit_ends_there_and_keeps_nothing_after() -> None:
+    asked: list[SampleRequest] = []
+    engine = ScriptedEngine(agent=lambda prompt, seed: "look", simulator=lambda p, s: "")
+    agent = engine.policy("agent")
+    sample = agent.sample
+    agent.sample = lambda requests: asked.extend(requests) or sample(requests)
+    game = Game()
+    game.max_turns = 2
+    ((trajectory,),) = play(agent, engine.chat, game, [TASK], PlayConfig(1, 16, 5), seed=1)
+    assert (trajectory.score, trajectory.stop) == (Score(0.0, "out of turns"), "turn_limit")
+    assert [r.keep for r in asked] == [True, False]
+
+
+def test_what_was_sampled_is_what_is_trained_however_it_would_be_tokenised_again() -> None:
+    tokenizer = AutoTokenizer.from_pretrained(resolve("builtin:tiny"))
+    chat = ChatFormat(tokenizer)
+    odd = tuple(i for letter in "look" for i in chat.encode_text(letter))
+    assert chat.encode_text("look") != odd
+    prompts: list[tuple[int, ...]] = []
+
+    class Odd:
+        """Writes `look` letter by letter, then `stop`."""
+
+        chat: ChatFormat
+        version = 3
+
+        def sample(self, requests: Sequence[SampleRequest]) -> list[list[Sample]]:
+            (request,) = requests
+            prompts.append(request.prompt)
+            tokens = (*(odd if len(prompts) == 1 else chat.encode_text("stop")), chat.eos)
+            return [[Sample(tokens, (-0.5,) * len(tokens), True, 3)]]
+
+    ((trajectory,),) = play(Odd(), chat, Game(), [TASK], PlayConfig(1, 16, 4), seed=1)
+    between = chat.encode_text("\n<|im_start|>tool\nok<|im_end|>\n<|im_start|>assistant\n")
+    stop = (*chat.encode_text("stop"), chat.eos)
+    assert prompts[1] == (*prompts[0], *odd, chat.eos, *between)
+    assert trajectory.tokens == (*prompts[1], *stop)
+    assert trajectory.mask == (0,) * len(prompts[0]) + (1,) * 5 + (0,) * len(between) + (1,) * len(stop)
+    assert [p for p in trajectory.logprobs if p] == [-0.5] * (5 + len(stop))
+    assert trajectory.policy_version == 3
+
+
+def test_a_demonstration_weighs_what_the_agent_would_write() -> None:
+    engine = ScriptedEngine(agent=lambda p, s: "", simulator=lambda p, s: "")
+    game = Game()
+    game.reference = lambda task: ["look", "stop", "never reached"]
+    datum = demonstration(engine.chat, game, TASK)
+    prompt, between = codes("user: hi\nassistant: "), codes("\ntool: ok\nassistant: ")
+    assert datum.tokens == (*prompt, *codes("look"), EOS, *between, *codes("stop"), EOS)
+    assert datum.weights == (0.0,) * len(prompt) + (1.0,) * 5 + (0.0,) * len(between) + (1.0,) * 5
+    assert datum.prompt_length == len(prompt)
+    assert game.closed == 1
