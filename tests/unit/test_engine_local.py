@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from genenv.engines._packing import batches, loss_terms
+from genenv.engines._packing import batches, loss_terms, pays
 from genenv.engines.base import AdamParams, Loss
 from genenv.engines.local import LocalEngine
 from genenv.types import Chat, Datum, Message, SampleRequest
@@ -70,15 +70,28 @@ def test_small_token_budget_changes_nothing_but_the_batches(random_model: str) -
     wide = LocalEngine(random_model, rank=4, lora_alpha=8, seed=1, dtype="float32", threads=1)
     narrow = LocalEngine(random_model, rank=4, lora_alpha=8, seed=1, dtype="float32", threads=1, token_budget=8)
     data = group_of_three()
-    assert len(list(batches(data, 8, 0, narrow.device))) == 3
-    assert len(list(batches(data, 100, 0, wide.device))) == 1
+    assert len(list(batches(data, 8, 0, narrow.device, 64))) == 3
+    assert len(list(batches(data, 100, 0, wide.device, 64))) == 1
     for a, b in zip(wide.policy("agent").logprobs(data), narrow.policy("agent").logprobs(data), strict=True):
         assert a == pytest.approx(b, abs=2e-5)
 
 
+def test_long_continuations_of_a_short_prompt_are_not_packed(engine: LocalEngine) -> None:
+    assert pays(prompt=300, length=300 + 7 * 40, own=40, hidden=192)
+    # 2 (1650 - 350) 300 - 350^2 = 657,500 comparisons more against 350 tokens at 576 each
+    assert not pays(prompt=350, length=1650, own=300, hidden=192)
+    assert pays(prompt=350, length=1650, own=300, hidden=2048)
+
+    data = [Datum((1, *(t,) * 60), (0.0,) + (0.5,) * 60, 1, group=0) for t in (20, 21, 22)]
+    (apart,) = batches(data, 1000, 0, engine.device, 1)
+    (together,) = batches(data, 1000, 0, engine.device, 10**6)
+    assert (apart.tokens_RL.shape, apart.mask_R1LL) == ((3, 61), None)
+    assert together.tokens_RL.shape == (1, 181)
+
+
 def test_data_without_weight_are_not_computed(engine: LocalEngine) -> None:
     data = [Datum((1, 2, 3), (0.0, 0.0, 0.0), 1)]
-    assert list(batches(data, 100, 0, engine.device)) == []
+    assert list(batches(data, 100, 0, engine.device, 64)) == []
     assert engine.policy("agent").forward_backward(data, Loss("ppo")).tokens == 0
 
 

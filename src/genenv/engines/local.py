@@ -87,6 +87,7 @@ class LocalEngine:
         self.concurrent = False
         self.context: int | None = getattr(text, "max_position_embeddings", None)
         self.token_budget = token_budget
+        self.hidden = int(text.hidden_size)
         self.pad = int(tokenizer.pad_token_id if tokenizer.pad_token_id is not None else self.chat.eos)
         self.vocabulary = int(base.get_output_embeddings().weight.shape[0])
         config = LoraConfig(r=rank, lora_alpha=lora_alpha, target_modules="all-linear", task_type="CAUSAL_LM")
@@ -148,7 +149,7 @@ class LocalEngine:
         """Under a player's adapter, which must be active (None: adapters are off)."""
         decoder = self.merged(player)
         rows = [[0.0] * len(d.tokens) for d in data]
-        for batch in batches(data, self.token_budget, self.pad, self.device):
+        for batch in batches(data, self.token_budget, self.pad, self.device, self.hidden):
             values = self.token_logprobs(batch, decoder).tolist()
             for i, t, value in zip(batch.datum_N.tolist(), batch.offset_N.tolist(), values, strict=True):
                 rows[i][t] = value
@@ -253,7 +254,7 @@ class LocalPolicy:
         total, tokens, ratio, clipped = 0.0, 0, 0.0, 0
         with self._active() as engine:
             engine.drop_prefixes()
-            for batch in batches(data, engine.token_budget, engine.pad, engine.device):
+            for batch in batches(data, engine.token_budget, engine.pad, engine.device, engine.hidden):
                 logprob_N = engine.token_logprobs(batch)
                 terms_N, ratio_N = loss_terms(loss.name, logprob_N, batch.logprob_N, batch.weight_N, loss.clip)
                 value = terms_N.sum()
