@@ -121,10 +121,10 @@ class Store:
         try:
             (version,) = self._db.execute("PRAGMA user_version").fetchone()
             tables = {name for (name,) in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-            if version != VERSION:
-                raise InputError(f"{path} has records of version {version}, this program reads version {VERSION}")
             if missing := set(TABLES) - tables:
                 raise InputError(f"{path} is not the database of a run: it has no table {min(missing)}")
+            if version != VERSION:
+                raise InputError(f"{path} has records of version {version}, this program reads version {VERSION}")
             _ = self.config
         except sqlite3.Error as error:
             raise InputError(f"{path} cannot be read: {error}") from None

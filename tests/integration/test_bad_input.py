@@ -122,7 +122,7 @@ def damage(run: Path, kind: str) -> None:
     [
         ("no database", "run.sqlite cannot be opened: file is not a database"),
         ("another database", "not the database of a run: it has no table candidates"),
-        ("another version", "records of version 7, this program reads version 0"),
+        ("another version", "records of version 7, this program reads version 1"),
         ("cut configuration", "config.json cannot be read"),
         ("configuration of bytes", "config.json cannot be read"),
         ("configuration of another kind", "expected the configuration as a JSON object"),
