@@ -30,7 +30,8 @@ from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from genenv.domains.base import SpecError
-from genenv.domains.functions import Function, builtin_catalogue, random_value
+from genenv.domains.catalogue import builtin_catalogue
+from genenv.domains.functions import Function, random_value
 from genenv.domains.tool_use import MAX_CALLS, ToolUse
 from genenv.parsing import Call, format_tool_calls
 from genenv.types import Chat, Json, Seed

@@ -93,7 +93,22 @@ class Domain(Playable, Protocol):
         ...
 
 
-AnyDomain = TypeVar("AnyDomain", bound=Playable)
+def order_line(family: str, success: float | None, direction: Direction, edit: bool = False) -> str:
+    """The last line of what the simulator reads: what is wanted."""
+    solved = "unknown" if success is None else f"{round(100 * success)}%"
+    if edit:
+        wish = "equally hard" if direction == "similar" else f"so that it gets {direction}"
+        comma = "," if direction == "similar" else ""
+        return f"Family: {family}. Solved: {solved}. Change one thing in it{comma} {wish}."
+    return f"Family: {family}. Solved: {solved}. Write a new task, {direction}."
+
+
+def turn_limit(playable: Playable) -> int | None:
+    """Turns that an attempt can have at most, where there is such a limit: its attribute `max_turns`."""
+    limit: int | None = getattr(playable, "max_turns", None)
+    return limit
+
+
 PURE_REPEATS = 1
 
 
@@ -111,6 +126,9 @@ def release(domain: Playable) -> None:
     close = getattr(domain, "close", None)
     if close is not None:
         close()
+
+
+AnyDomain = TypeVar("AnyDomain", bound=Playable)
 
 
 @contextmanager

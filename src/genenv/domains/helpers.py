@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, validate_call
 
-from genenv.domains.base import SpecError, Step
+from genenv.domains.base import SpecError, Step, order_line
 from genenv.parsing import Call, format_tool_calls, parse_tool_calls, shorten
 from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task, canonical, derive_seed
 
@@ -110,9 +110,7 @@ class ToolDomain(ABC, Generic[S]):
         edit: bool = False,
     ) -> tuple[Chat, Json]:
         family = example.family if target is None else target.family
-        solved = "unknown" if success is None else f"{round(100 * success)}%"
-        order = f"Change one thing in it: {direction}." if edit else f"Write a new task, {direction}."
-        text = f"Example: {canonical(dict(example.spec))}\nFamily: {family}. Solved: {solved}. {order}"
+        text = f"Example: {canonical(dict(example.spec))}\n{order_line(family, success, direction, edit)}"
         system = f"{SIMULATOR_INSTRUCTIONS} {self.instructions}".rstrip()
         return Chat((Message("system", system), Message("user", text))), self.spec_model.model_json_schema()
 
@@ -144,7 +142,7 @@ class ToolDomain(ABC, Generic[S]):
         return Task(
             family=family,
             messages=(Message("system", AGENT_INSTRUCTIONS), Message("user", request)),
-            tools=tuple(declaration for declaration, _ in _tools(type(world)).values()),
+            tools=tuple(declaration for declaration, _ in _tools(world).values()),
             target={"result": world.result, "turns": [[c.as_json() for c in turn] for turn in turns]},
             spec=spec.model_dump(mode="json"),
         )
@@ -203,11 +201,15 @@ class ToolEpisode:
 ERROR = "error: "
 
 
-@functools.cache
-def _tools(world: type[World]) -> Mapping[str, tuple[Json, Callable[..., Any]]]:
+def _tools(world: World) -> Mapping[str, tuple[Json, Callable[..., Any]]]:
     """Declaration and checked function of each tool, by name."""
+    return _tools_of(type(world))  # type: ignore[arg-type]  # mypy takes a class's own __hash__ for its objects'
+
+
+@functools.cache
+def _tools_of(kind: type[World]) -> Mapping[str, tuple[Json, Callable[..., Any]]]:
     tools = {}
-    for name, method in ((n, m) for c in reversed(world.__mro__) for n, m in vars(c).items()):
+    for name, method in ((n, m) for c in reversed(kind.__mro__) for n, m in vars(c).items()):
         if name.startswith("_") or not inspect.isfunction(method):
             continue
         schema = TypeAdapter(method).json_schema()
@@ -222,7 +224,7 @@ def _tools(world: type[World]) -> Mapping[str, tuple[Json, Callable[..., Any]]]:
 
 def _make(world: World, call: Call) -> str:
     """Make one call; the answer as the agent reads it."""
-    if call.name not in (tools := _tools(type(world))):
+    if call.name not in (tools := _tools(world)):
         return f"{ERROR}no function {shorten(call.name)}"
     try:
         answer = tools[call.name][1](world, **call.arguments)

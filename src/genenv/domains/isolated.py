@@ -38,6 +38,7 @@ class Isolated:
         self._timeout = timeout
         self._hosts: list[_Host] = []
         self.name, self.families, self.repeats = domain.name, domain.families, repeats(domain)
+        self.max_turns: int | None = getattr(domain, "max_turns", None)
 
     def seeds(self, count: int, seed: int) -> list[Seed]:
         return self._domain.seeds(count, seed)
