@@ -150,8 +150,9 @@ class _Reader:
             inner, below = self._found(part, trail)
             self._count(below)
             inner = self._merged(inner, below)
-            properties = {**_mapping(inner.get("properties")), **_mapping(whole.get("properties"))}
-            required = [*_list(inner.get("required")), *_list(whole.get("required"))]
+            known, more = _mapping(whole.get("properties")), _mapping(inner.get("properties"))
+            properties = {**known, **{n: s for n, s in more.items() if n not in known}}
+            required = [*_list(whole.get("required")), *_list(inner.get("required"))]
             whole = {**inner, **whole, "properties": properties, "required": required}
         return whole
 
