@@ -23,6 +23,8 @@ def _type(annotation: object) -> str:
         return annotation.__name__
     if typing.get_origin(annotation) is typing.Literal:
         return " or ".join(map(str, typing.get_args(annotation)))
+    if typing.get_origin(annotation) is dict:
+        return "table"
     parts = [_type(a) for a in typing.get_args(annotation)]
     return " or ".join("none" if p == "NoneType" else p for p in parts)
 

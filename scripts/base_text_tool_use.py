@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from base_text import Example, Turn
 
 from genenv.domains.base import SpecError
-from genenv.domains.functions import Function, builtin_catalogue, random_value
+from genenv.domains.catalogue import builtin_catalogue
+from genenv.domains.functions import Function, random_value
 from genenv.domains.tool_use import MAX_CALLS, ToolUse
 from genenv.parsing import Call, format_tool_calls
 from genenv.types import Chat, Json, Seed

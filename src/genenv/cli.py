@@ -103,6 +103,7 @@ def train(
 ) -> None:
     """Co-evolve agent and simulator; writes a run folder with metrics, tasks, checkpoints and a report."""
     with one_line_errors():
+        from genenv.domains.base import released
         from genenv.report import summary, write_report
         from genenv.session import new_run, resumed_run
         from genenv.trackers import open_trackers, require_trackers
@@ -127,7 +128,8 @@ def train(
             game = resumed_run(folder, display) if resume else new_run(settings, folder, display)
             display.trackers = open_trackers(settings, folder)
             try:
-                game.run(resume=resume, warn=lambda message: errors.print(f"warning: {message}", style="yellow"))
+                with released(game.domain):
+                    game.run(resume=resume, warn=lambda message: errors.print(f"warning: {message}", style="yellow"))
             except (OSError, sqlite3.Error, GenEnvError) as error:
                 game.store.close()
                 if isinstance(error, GenEnvError):
@@ -193,17 +195,19 @@ def tasks(
 
 @app.command()
 def gate(
-    domain: Annotated[str, typer.Argument(help="A domain, for example tool_use.")],
+    domain: Annotated[str, typer.Argument(help="A domain, for example tool_use, or a configuration with one (.toml).")],
     file: Annotated[Path, typer.Argument(help="JSONL, one specification a line.")],
     catalogue: Catalogue = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Send your own tasks through the admission gate: one verdict and reason a line."""
     with one_line_errors():
+        from genenv.domains.base import released
         from genenv.scoring import gate_file
         from genenv.session import make_domain
 
-        lines = list(gate_file(make_domain(_domain_config(domain, catalogue)), file))
+        with released(make_domain(_domain_config(domain, catalogue))) as field:
+            lines = list(gate_file(field, file))
         if as_json:
             emit([{"line": x.line, "id": x.task_id, **asdict(x.verdict)} for x in lines])
             return
@@ -223,10 +227,12 @@ def score(
 ) -> None:
     """Score recorded outputs: score, extracted answer and reason a line; every task counts."""
     with one_line_errors():
+        from genenv.domains.base import released
         from genenv.scoring import MISSING, score_file
         from genenv.session import make_domain
 
-        lines = score_file(make_domain(_domain_config(domain, catalogue)), tasks, outputs)
+        with released(make_domain(_domain_config(domain, catalogue))) as field:
+            lines = score_file(field, tasks, outputs)
         mean = fmean(x.score.value or 0.0 for x in lines)
         unscored = sum(x.score.value is None for x in lines)
         malformed = sum(x.score.reason.startswith("malformed") for x in lines)
@@ -282,6 +288,10 @@ def doctor(
 
 
 def _domain_config(name: str, catalogue: Path | None) -> DomainConfig:
+    if name.endswith(".toml"):
+        if catalogue is not None:
+            raise InputError(f"--catalogue: not beside {name}, which says itself what its domain is")
+        return load_config(Path(name)).domain
     return build_config({"domain": {"name": name, "catalogue": catalogue}}, "command line").domain
 
 

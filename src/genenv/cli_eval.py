@@ -141,6 +141,7 @@ def _predictions(benchmark: str | None, data: Path | None, split: str | None, fi
 
 def _heldout(found: Subject, tasks: int, rollouts: int, temperature: float, seed: int, as_json: bool) -> None:
     from genenv import heldout
+    from genenv.domains.base import released
     from genenv.rollouts import PlayConfig
     from genenv.session import make_domain
 
@@ -152,7 +153,8 @@ def _heldout(found: Subject, tasks: int, rollouts: int, temperature: float, seed
     if agent is None:
         raise InputError(f"{found.name}: only for --benchmark alfworld, which says what is possible")
     settings = PlayConfig(rollouts, found.config.agent.max_tokens, found.config.agent.max_turns, temperature)
-    result = heldout.evaluate(agent, domain, chosen, settings, seed)
+    with released(domain):
+        result = heldout.evaluate(agent, domain, chosen, settings, seed)
     if as_json:
         emit({"subject": found.name, "round": found.round, **result})
     else:

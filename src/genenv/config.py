@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from genenv.errors import InputError
 
@@ -55,18 +56,45 @@ class ServerConfig(Section):
     timeout: float = Field(600.0, gt=0, description="seconds after which a request is given up")
 
 
+BuiltIn = Literal["tool_use", "python_checker", "reasoning_gym"]
+WITH_OPTIONS = ("reasoning_gym",)
+"""Built-in domains that take `domain.options`, as those of a user's own do."""
+
+
+def _known(name: str) -> str:
+    if not re.fullmatch(r"[\w.]+:[\w.]+", name) and name not in get_args(BuiltIn):
+        raise ValueError(f"expected {', '.join(get_args(BuiltIn))} or the path of a class, MODULE:CLASS")
+    return name
+
+
 class DomainConfig(Section):
     """The field of tasks."""
 
-    name: Literal["tool_use", "python_checker"] = "tool_use"
+    name: Annotated[BuiltIn | str, AfterValidator(_known)] = Field(
+        "tool_use", description="or MODULE:CLASS, a class of one's own"
+    )
+    options: dict[str, JsonValue] = Field({}, description="MODULE:CLASS, reasoning_gym: what the class is called with")
+    timeout: float = Field(
+        30.0,
+        ge=0,
+        description="MODULE:CLASS, reasoning_gym: seconds for one turn in a worker process; 0: in this process",
+    )
     tasks: Path | None = Field(None, description="python_checker: JSONL of tasks with their checkers")
-    catalogue: Path | None = Field(None, description="JSONL of functions; none: the built-in catalogue")
+    catalogue: Path | None = Field(
+        None, description="functions: JSONL, a JSON list of tools or an OpenAPI document; none: the built-in catalogue"
+    )
     request: Literal["rendered", "written"] = "rendered"
     max_calls: int = Field(4, ge=1, le=4, description="tool_use: calls per task")
     shots: int = Field(0, ge=0, le=8, description="tool_use: solved examples before each request")
     seeds: Path | None = Field(None, description="JSONL of seed specifications; none: made from the catalogue")
     families: tuple[str, ...] = Field((), description="families of seeds to be used; none: all")
     seed_count: int = Field(200, ge=1, description="number of seeds made when no file is given")
+
+    @model_validator(mode="after")
+    def _options_have_a_taker(self) -> DomainConfig:
+        if self.options and ":" not in self.name and self.name not in WITH_OPTIONS:
+            raise ValueError(f"options: not for {self.name}, only for MODULE:CLASS and {', '.join(WITH_OPTIONS)}")
+        return self
 
 
 class CurriculumConfig(Section):
@@ -252,6 +280,8 @@ def _explain(error: ValidationError) -> str:
     where = ".".join(map(str, first["loc"]))
     if not where:  # a rule about several sections
         return first["msg"].removeprefix("Value error, ")
+    if first["type"] == "value_error":
+        return f"{where}: {first['msg'].removeprefix('Value error, ')}"
     if first["type"] != "extra_forbidden":
         found = json.dumps(first["input"], default=str)
         return f"{where}: {first['msg']}, found {found[:80]}"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+from pathlib import Path
 
 from genenv.config import Config
+from genenv.domains.catalogue import read_catalogue
 from genenv.errors import InputError
 from genenv.models.shapes import shape_of
 from genenv.plan import Lengths, local_memory
@@ -23,6 +25,20 @@ def _installed(package: str) -> str:
         return "not installed"
 
 
+def _functions(path: Path) -> dict[str, Json]:
+    """What came out of a catalogue: the arguments of each function, those that may be left out with a `?`."""
+    catalogue, skipped = read_catalogue(path)
+    shown = {
+        name: ", ".join(f"{n}{'' if n in f.required else '?'}: {s.get('type', 'any')}" for n, s in f.properties.items())
+        for name, f in catalogue.items()
+    }
+    return {
+        "functions": f"{len(catalogue)} from {path}, {len(skipped)} things left out",
+        **{f"function {name}": arguments for name, arguments in shown.items()},
+        **{f"left out {i}": reason for i, reason in enumerate(skipped, 1)},
+    }
+
+
 def diagnose(config: Config) -> dict[str, Json]:
     """One finding per line, in the order a person asks."""
     import torch
@@ -37,6 +53,8 @@ def diagnose(config: Config) -> dict[str, Json]:
         **{f"sandbox {name}": state for name, state in available().items()},
         "engine": f"{config.engine.kind}, {config.engine.model}",
     }
+    if config.domain.catalogue is not None:
+        findings |= _functions(config.domain.catalogue)
     if config.teacher.model is not None:
         findings["teacher"] = f"{config.teacher.model} at {config.teacher.base_url}"
     if config.engine.kind == "tinker":

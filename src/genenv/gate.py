@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from genenv.domains.base import Domain, SpecError, repeats
@@ -171,19 +172,17 @@ class Gate:
 
     def execute(self, task: Task, turns: Sequence[str]) -> Score:
         """Play fixed answers, turn by turn, in a fresh episode."""
-        episode = self._domain.episode(task)
         try:
-            for turn in turns:
-                step = episode.step(turn)
-                if step.score is not None:
-                    return step.score
+            with closing(self._domain.episode(task)) as episode:
+                for turn in turns:
+                    step = episode.step(turn)
+                    if step.score is not None:
+                        return step.score
             return Score(0.0, "the episode did not end")
         except GenEnvError:
             raise
         except Exception as error:  # a domain is user code: what it raises is a verdict on one task, not a crash
             return Score(None, f"environment error: {type(error).__name__}: {error}")
-        finally:
-            episode.close()
 
     def _compare(self, mark: Print, leader: str | None) -> str:
         if self._touches_heldout(mark):

@@ -19,7 +19,7 @@ from genenv.types import Json
 errors = Console(stderr=True)
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON document and nothing else.")]
-Catalogue = Annotated[Path | None, typer.Option(help="JSONL of functions; none: the built-in catalogue.")]
+Catalogue = Annotated[Path | None, typer.Option(help="Functions; none: the built-in catalogue.")]
 
 
 @contextmanager

@@ -7,8 +7,8 @@ import os
 import threading
 from pathlib import Path
 
-from genenv.benchmarks._process import serve
 from genenv.benchmarks.alfworld import first_observation
+from genenv.processes import serve
 from genenv.types import Json
 
 POSSIBLE = ["look", "open box 1", "shut box 1"]

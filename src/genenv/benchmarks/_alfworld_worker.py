@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from genenv.benchmarks._process import serve
+from genenv.processes import serve
 from genenv.types import Json
 
 WORDING = {

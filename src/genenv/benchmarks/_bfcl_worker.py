@@ -23,8 +23,8 @@ import math
 import resource
 from collections.abc import Collection
 
-from genenv.benchmarks._process import serve
 from genenv.parsing import shorten
+from genenv.processes import serve
 from genenv.types import Json
 
 MODEL = "genenv"

@@ -28,10 +28,10 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from genenv.benchmarks._process import Worker, WorkerError
 from genenv.benchmarks.base import Result, data_folder, mean_by
 from genenv.domains.base import Step
 from genenv.errors import InputError, MissingExtraError
+from genenv.processes import Worker, WorkerError
 from genenv.types import Json, Message, Score, Task, derive_seed
 
 HOW = "pip install 'genenv-rl[alfworld]' and run alfworld-download"

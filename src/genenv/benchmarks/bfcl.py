@@ -21,12 +21,12 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from genenv.benchmarks._bfcl_worker import literal_call
-from genenv.benchmarks._process import Worker, WorkerError
 from genenv.benchmarks.base import Result, mean_by
 from genenv.domains.base import Step
 from genenv.errors import InputError
 from genenv.files import read_lines
 from genenv.parsing import Call, parse_tool_calls
+from genenv.processes import Worker, WorkerError
 from genenv.types import Json, Message, Role, Score, Task
 
 INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task
 
@@ -118,3 +119,22 @@ def repeats(domain: Domain) -> int:
     state into each other. One that runs code which others wrote sets `repeats` to a number that makes chance visible.
     """
     return int(getattr(domain, "repeats", PURE_REPEATS))
+
+
+def release(domain: Playable) -> None:
+    """Close a domain that has something to close, such as worker processes. Most have not."""
+    close = getattr(domain, "close", None)
+    if close is not None:
+        close()
+
+
+AnyDomain = TypeVar("AnyDomain", bound=Playable)
+
+
+@contextmanager
+def released(domain: AnyDomain) -> Iterator[AnyDomain]:
+    """The domain for as long as it is used."""
+    try:
+        yield domain
+    finally:
+        release(domain)

@@ -1,11 +1,10 @@
-"""Functions as OpenAI-style JSON schemas: the catalogue, random arguments, and requests in words.
+"""Functions as OpenAI-style JSON schemas: random arguments, and requests in words.
 
-A catalogue is a JSONL file, one function a line: `{"name", "description", "parameters"}` or the OpenAI form
-`{"type": "function", "function": {...}}`. Three keys are optional and ours: `field` (functions of a field serve as each
-other's distractors), `split` ("heldout": only used for evaluation) and `request`, the wording of a request:
-a `head` with every required parameter in braces and a clause for each optional one (for booleans: one for true, one
-for false). `examples` in a parameter's schema are its sample values. Without a wording, requests are rendered from
-the description and the parameter names.
+A function is `{"name", "description", "parameters"}` or the OpenAI form `{"type": "function", "function": {...}}`. Three keys
+are optional and ours: `field` (functions of a field serve as each other's distractors), `split` ("heldout": only used for
+evaluation) and `request`, the wording of a request: a `head` with every required parameter in braces and a clause for each
+optional one (for booleans: one for true, one for false). `examples` in a parameter's schema are its sample values. Without
+a wording, requests are rendered from the description and the parameter names.
 """
 
 from __future__ import annotations
@@ -13,19 +12,15 @@ from __future__ import annotations
 import json
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
-from functools import cache, cached_property
-from importlib import resources
-from pathlib import Path
+from functools import cached_property
 from typing import Literal
 
 import jsonschema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from genenv.errors import InputError
-from genenv.files import read_lines
-from genenv.parsing import Call, parse_json_object
+from genenv.parsing import Call
 from genenv.types import Json
 
 
@@ -70,40 +65,21 @@ class Function(BaseModel):
 Catalogue = Mapping[str, Function]
 
 
-def _read(lines: Iterable[tuple[int, str]], source: str) -> Catalogue:
-    catalogue: dict[str, Function] = {}
-    for number, line in lines:
-        try:
-            record = parse_json_object(line)
-            record = {**record.pop("function", {}), **{k: v for k, v in record.items() if k != "type"}}
-            function = Function.model_validate(record)
-            jsonschema.Draft202012Validator.check_schema(dict(function.parameters))
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(map(str, first["loc"])) or "record"
-            raise InputError(f"{source}:{number}: function record: {where}: {first['msg']}") from None
-        except (ValueError, jsonschema.SchemaError) as error:
-            raise InputError(f"{source}:{number}: not a function record: {str(error).splitlines()[0]}") from None
-        if function.name in catalogue:
-            raise InputError(f"{source}:{number}: function {function.name!r} is declared twice")
-        catalogue[function.name] = function
-    if not any(f.split == "train" for f in catalogue.values()):
-        raise InputError(f"{source}: expected at least one function to train on, found none")
-    return catalogue
-
-
-@cache
-def builtin_catalogue() -> Catalogue:
-    """The 84 functions over 14 fields that ship with the package."""
-    file = resources.files("genenv.domains") / "data" / "catalogue.jsonl"
-    return _read(enumerate(file.read_text("utf-8").splitlines(), 1), "catalogue.jsonl")
-
-
-def load_catalogue(path: Path | None) -> Catalogue:
-    """A user's functions, or the built-in ones. Raises InputError naming file and line."""
-    if path is None:
-        return builtin_catalogue()
-    return _read(read_lines(path), str(path))
+def checked(record: Json) -> Function:
+    """The function of a record in either form. Raises ValueError with one line."""
+    if not isinstance(record, dict) or not isinstance(record.get("function", {}), dict):
+        raise ValueError("not a function record: expected an object")
+    flat = {**record.get("function", {}), **{k: v for k, v in record.items() if k not in ("function", "type")}}
+    try:
+        function = Function.model_validate(flat)
+        jsonschema.Draft202012Validator.check_schema(dict(function.parameters))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "record"
+        raise ValueError(f"function record: {where}: {first['msg']}") from None
+    except jsonschema.SchemaError as error:
+        raise ValueError(f"not a function record: {str(error).splitlines()[0]}") from None
+    return function
 
 
 _FIRST_DAY = date(2026, 1, 1)

@@ -22,16 +22,17 @@ import jsonschema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from genenv.domains.base import SpecError, Step, order_line
+from genenv.domains.catalogue import Catalogue, load_catalogue
 from genenv.domains.functions import (
     Catalogue,
     Function,
-    load_catalogue,
     random_call,
     random_value,
     render_request,
     surely_valid,
     value_text,
 )
+from genenv.errors import InputError
 from genenv.matching import CallMatcher, contains_words
 from genenv.parsing import Call, format_tool_calls, parse_tool_calls
 from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
@@ -41,6 +42,8 @@ MAX_DISTRACTORS = 6
 MAX_STRING = 60
 SHOWN = 6
 """Functions that the simulator may choose from, at least."""
+DRAWS = 1000
+"""Random specifications of which one must be a task."""
 
 AGENT_INSTRUCTIONS = (
     "Make the function calls that the user asks for, each as "
@@ -69,7 +72,7 @@ class ToolSpec(BaseModel):
 
 
 class ToolUse:
-    """The domain. `catalogue` is a JSONL file of functions (None: the built-in ones).
+    """The domain. `catalogue` is a file of functions (None: the built-in ones).
 
     `shots` solved one-call examples precede each request, for models that do not know the format.
     """
@@ -134,13 +137,16 @@ class ToolUse:
         rng = random.Random(seed)
         while True:
             for calls in range(1, len(self.families) + 1):
-                while True:
-                    try:
-                        task = self._build(self.random_spec(calls, functions, rng), origin)
-                    except SpecError:
-                        continue  # two equal calls by chance, or a value without words
-                    break
-                yield task
+                yield self._random_task(calls, functions, rng, origin)
+
+    def _random_task(self, calls: int, functions: Sequence[Function], rng: random.Random, origin: Origin) -> Task:
+        refused = ""
+        for _ in range(DRAWS):
+            try:
+                return self._build(self.random_spec(calls, functions, rng), origin)
+            except SpecError as error:  # two equal calls by chance, or a value without words
+                refused = str(error)
+        raise InputError(f"catalogue: {DRAWS} random tasks of {calls}-call are none, the last one: {refused}")
 
     def seeds(self, count: int, seed: int) -> list[Seed]:
         stream = self._stream(self._train, seed, "seed")

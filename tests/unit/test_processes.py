@@ -1,4 +1,4 @@
-"""The worker process of a benchmark: answers, errors, death and silence, each told apart."""
+"""A worker process: answers, errors, death and silence, each told apart."""
 
 from __future__ import annotations
 
@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from genenv.benchmarks._process import Worker, WorkerError
+from genenv.processes import Worker, WorkerError
 
 CODE = """
 import os, sys, time
-from genenv.benchmarks._process import serve
+from genenv.processes import serve
 
 def handle(request):
     print("noise on standard output")
+    if request == "read":
+        return sys.stdin.read()
     if request == "crash":
         os._exit(3)
     if request == "hang":
@@ -41,6 +43,7 @@ def test_answers_and_errors_leave_the_worker_alive(module: str) -> None:
     assert worker.ask("hi", 30) == ["hi", 2]
     with pytest.raises(WorkerError, match="ValueError: no such thing"):
         worker.ask("raise", 30)
+    assert worker.ask("read", 30) == ""  # requests are not for the code that serves them
     long = "x" * 300_000  # more than a pipe holds, there and back
     assert worker.ask(long, 30) == [long, 300_000]
     worker.close()

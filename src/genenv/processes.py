@@ -1,14 +1,17 @@
-"""A benchmark's own code in a process of its own: one JSON line in, one JSON line out.
+"""Foreign code in a process of its own: one JSON line in, one JSON line out.
 
-Official checkers and games keep global state, grow, and may hang; here they can be ended. This is no sandbox: what runs
-is the benchmark's code, and it must be given data only, never text to be evaluated (`genenv.sandbox` is for that).
+Official checkers, games and environments of a user's own keep global state, grow, and may hang; here they can be ended.
+This is no sandbox: what runs is trusted code, and it must be given data only, never text to be evaluated
+(`genenv.sandbox` is for that).
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 import time
@@ -24,6 +27,10 @@ class WorkerError(Exception):
     """The worker died, hung or answered with an error; the text says which. A new one can be started."""
 
 
+class AnswerError(WorkerError):
+    """The request failed in the worker, which lives on."""
+
+
 class Worker:
     """A child process that runs `python -m MODULE ARGS...`, which must call `serve`. Not for several threads at once."""
 
@@ -34,6 +41,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
+            start_new_session=True,  # what it starts itself can be ended with it
         )
         self._rest = b""
         assert self._child.stdin is not None
@@ -42,7 +50,7 @@ class Worker:
     def ask(self, request: Json, timeout: float) -> Json:
         """Send one request and wait for its answer.
 
-        Raises WorkerError. The worker is gone after that, unless the answer itself was an error.
+        Raises WorkerError, after which the worker is gone, and AnswerError, after which it is not.
         """
         if self._child.stdin is None or self._child.stdin.closed:
             raise WorkerError("the worker is gone")
@@ -58,7 +66,7 @@ class Worker:
             raise self._gone("died before it was asked") from None
         answer = json.loads(self._line(deadline, timeout))
         if "error" in answer:
-            raise WorkerError(str(answer["error"]))
+            raise AnswerError(str(answer["error"]))
         return answer["result"]
 
     def _line(self, deadline: float, timeout: float) -> bytes:
@@ -75,32 +83,40 @@ class Worker:
         return line
 
     def _gone(self, how: str) -> WorkerError:
-        self._child.kill()
+        self._kill()
         self.close()
         return WorkerError(f"the worker {how}")
 
     def close(self) -> None:
+        """End the worker: its input ends, and it gets SHUTDOWN seconds to do what it does then."""
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None and not pipe.closed:
                 pipe.close()
         try:
             self._child.wait(SHUTDOWN)
         except subprocess.TimeoutExpired:
-            self._child.kill()
+            self._kill()
             self._child.wait()
+
+    def _kill(self) -> None:
+        """End it and what it started. It has not been waited for yet, so the number is still its own."""
+        with contextlib.suppress(OSError):
+            os.killpg(self._child.pid, signal.SIGKILL)
 
 
 def serve(handle: Callable[[Json], Json]) -> None:
     """The child's side: answer every line of standard input until it ends. What `handle` raises becomes an answer.
 
-    Standard output is kept for answers: whatever the benchmark's code prints goes to standard error.
+    Standard input and output are kept for the two of them: foreign code reads nothing, and what it prints goes to
+    standard error.
     """
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    requests, answers = os.fdopen(os.dup(0), encoding="utf-8"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.dup2(2, 1)
-    for line in sys.stdin:
+    for line in requests:
         try:
-            answer = {"result": handle(json.loads(line))}
+            answer = json.dumps({"result": handle(json.loads(line))})
         except Exception as error:  # foreign code raises what it likes; the parent decides what that means
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
+            answer = json.dumps({"error": f"{type(error).__name__}: {error}"})
+        answers.write(answer + "\n")
         answers.flush()
