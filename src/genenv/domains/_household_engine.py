@@ -39,7 +39,7 @@ HELP = """Available commands:
 
 
 class House:
-    """A game in progress. `step` takes any text."""
+    """A game in progress (`alfworld_games.Game`); `do` takes any text."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -57,12 +57,17 @@ class House:
 
     # -- what the agent reads --------------------------------------------------------------------------------------
 
-    def intro(self) -> str:
+    def first(self) -> str:
         seen = _listed([place.name for place in self.world.places])
         return f"{WELCOME}\n\n{_ROOM}{seen}.\n\nYour task is to: {self.world.goal.text}"
 
-    def step(self, command: str) -> str:
-        """The observation after one command."""
+    def do(self, command: str) -> tuple[str, bool]:
+        return self._step(command), self.won
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+    def _step(self, command: str) -> str:
         command = command.strip()
         match command:
             case "look":

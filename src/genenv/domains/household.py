@@ -14,14 +14,15 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from genenv.benchmarks.alfworld import INSTRUCTIONS, STEPS, command
+from genenv.benchmarks.alfworld_games import INSTRUCTIONS, CommandEpisode, Games, need_packages
 from genenv.domains._household_engine import House
+from genenv.domains._household_pddl import game
 from genenv.domains._household_planner import plan
 from genenv.domains._household_seeds import known, random_spec
 from genenv.domains._household_things import OBJECTS
 from genenv.domains._household_world import CHANGES, FAMILIES, LAMP, Action, World, parse
-from genenv.domains.base import Episode, SpecError, Step
-from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
+from genenv.domains.base import SpecError
+from genenv.types import Chat, Direction, Json, Message, Origin, Seed, Task
 
 SIMULATOR_INSTRUCTIONS = (
     "You write household tasks for an agent. Answer with one JSON object: "
@@ -37,15 +38,21 @@ ACTIONS: dict[str, Action] = {family: action for action, family in FAMILIES.item
 
 
 class Household:
-    """The domain. Seeds and held-out tasks have at most `max_places` receptacles; ALFWorld's own games have up to 50."""
+    """The domain. Seeds and held-out tasks have at most `max_places` receptacles; ALFWorld's own games have up to 50.
+
+    The engine `textworld` plays in workers, which `close` ends. Raises MissingExtraError where it is not installed.
+    """
 
     name = "household"
     families = tuple(ACTIONS)
 
     def __init__(self, engine: Literal["builtin", "textworld"] = "builtin", max_places: int = 8) -> None:
-        self._engine = engine
         self._max_places = max_places
         self._played: tuple[str, World] | None = None
+        self._games: Games | None = None
+        if engine == "textworld":
+            need_packages("the TextWorld engine of the world household")
+            self._games = Games()
 
     # -- seeds and evaluation ----------------------------------------------------------------------------------
 
@@ -115,7 +122,7 @@ class Household:
             raise SpecError("reference_fails", _missing(world))
         return Task(
             family=world.family,
-            messages=(Message("system", INSTRUCTIONS), Message("user", house.intro())),
+            messages=(Message("system", INSTRUCTIONS), Message("user", house.first())),
             tools=(),
             target={"plan": commands, "depth": len(commands), "objects": spec["objects"]},
             spec=dict(spec),
@@ -134,8 +141,14 @@ class Household:
         world, commands = self._world(task), self.reference(task)
         return [damaged for damaged in _damaged(world, commands) if not _wins(world, damaged)]
 
-    def episode(self, task: Task) -> Episode:
-        return HouseEpisode(self._world(task))
+    def episode(self, task: Task) -> CommandEpisode:
+        """With TextWorld a worker's failure leaves an attempt without a score."""
+        world = self._world(task)
+        return CommandEpisode(task, House(world) if self._games is None else self._games.open(game(world)))
+
+    def close(self) -> None:
+        if self._games is not None:
+            self._games.close()
 
     def _world(self, task: Task) -> World:
         # the gate and the members of a group ask for the same task again and again
@@ -144,36 +157,9 @@ class Household:
         return self._played[1]
 
 
-class HouseEpisode:
-    """One attempt in the built-in engine: one command a turn."""
-
-    def __init__(self, world: World) -> None:
-        self.house = House(world)
-        self._commands: list[str] = []
-
-    def step(self, text: str) -> Step:
-        self._commands.append(command(text))
-        observation = self.house.step(self._commands[-1])
-        if self.house.won:
-            return Step(score=self._score(1.0, "won"))
-        if len(self._commands) == STEPS:
-            return Step(score=self._score(0.0, f"not won within {STEPS} commands"))
-        return Step((Message("user", observation),))
-
-    def _score(self, value: float, reason: str) -> Score:
-        return Score(value, reason, list(self._commands), {"steps": len(self._commands)})
-
-    def close(self) -> None:
-        """Nothing to release."""
-
-
 def _wins(world: World, commands: Sequence[str]) -> bool:
     house = House(world)
-    for text in commands:
-        house.step(text)
-        if house.won:
-            return True
-    return False
+    return any(house.do(text)[1] for text in commands)
 
 
 def _missing(world: World) -> str:
