@@ -50,7 +50,7 @@ def over(benchmark: Alfworld, tasks: list[Task], play: Callable[[Task], Score]) 
     largest, together = 0.0, 0.0
     for number, task in enumerate(tasks, 1):
         scores.append(play(task))
-        workers = [rss_mb(host._worker._child.pid) for host in benchmark._hosts]
+        workers = [rss_mb(host._worker._child.pid) for host in benchmark._games._hosts]
         largest, together = max(largest, *workers, 0), max(together, sum(workers))
         if number % BLOCK == 0 or number == len(tasks):
             print(
@@ -59,8 +59,8 @@ def over(benchmark: Alfworld, tasks: list[Task], play: Callable[[Task], Score]) 
                 flush=True,
             )
             largest, together = 0.0, 0.0
-    while benchmark._hosts:
-        benchmark._hosts.pop().close()
+    while benchmark._games._hosts:
+        benchmark._games._hosts.pop().close()
     return scores, children_cpu() - before
 
 

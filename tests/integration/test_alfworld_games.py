@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from genenv.benchmarks import alfworld
-from genenv.benchmarks.alfworld import STEPS, Alfworld
+from genenv.benchmarks import alfworld, alfworld_games
+from genenv.benchmarks.alfworld import Alfworld
+from genenv.benchmarks.alfworld_games import STEPS
 
 DATA = Path(os.environ.get("GENENV_DATA") or Path(__file__).parents[3] / "shared" / "data") / "alfworld"
 NO_WORKER = "genenv.benchmarks.no_worker"
@@ -129,12 +130,12 @@ def test_the_worker_says_what_the_plain_engine_says(games: Alfworld) -> None:
 @needs_games
 def test_workers_do_not_outlive_their_games(games: Alfworld, monkeypatch: pytest.MonkeyPatch) -> None:
     games.close()
-    monkeypatch.setattr(alfworld, "GAMES", 2)
-    monkeypatch.setattr(alfworld, "WORKERS", 1)
+    monkeypatch.setattr(alfworld_games, "GAMES", 2)
+    monkeypatch.setattr(alfworld_games, "WORKERS", 1)
     hosts = []
     for task in games.tasks()[:3]:
         with closing(games.episode(task)) as episode:
-            hosts.append(games._hosts[-1])
+            hosts.append(games._games._hosts[-1])
             assert episode.step("look").messages
     assert hosts[0] is hosts[1] is not hosts[2]
-    assert games._hosts == [hosts[2]]
+    assert games._games._hosts == [hosts[2]]

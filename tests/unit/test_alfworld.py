@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from genenv.benchmarks import alfworld
+from genenv.benchmarks import alfworld_games
 from genenv.benchmarks._alfworld_worker import upgraded
-from genenv.benchmarks.alfworld import Alfworld, command, first_observation
+from genenv.benchmarks.alfworld import Alfworld, first_observation
+from genenv.benchmarks.alfworld_games import command
 from genenv.benchmarks.base import Result
 from genenv.domains.base import Step
 from genenv.errors import InputError, MissingExtraError
@@ -56,7 +57,7 @@ def house(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Alfworld]:
     """Three games in toy workers, two of which take games at one time."""
     here = str(Path(__file__).parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
-    monkeypatch.setattr(alfworld, "WORKERS", 2)
+    monkeypatch.setattr(alfworld_games, "WORKERS", 2)
     with closing(Alfworld(data, "train", worker="toy_house")) as benchmark:
         yield benchmark
 
@@ -255,8 +256,8 @@ def alive(pid: int) -> bool:
 
 
 def test_a_worker_ends_with_its_last_game(house: Alfworld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alfworld, "WORKERS", 1)
-    monkeypatch.setattr(alfworld, "GAMES", 2)
+    monkeypatch.setattr(alfworld_games, "WORKERS", 1)
+    monkeypatch.setattr(alfworld_games, "GAMES", 2)
     pids = [who(house, house.tasks()[i % 3]) for i in range(5)]
     a, b, c = dict.fromkeys(pids)
     assert pids == [a, a, b, b, c]
@@ -266,13 +267,13 @@ def test_a_worker_ends_with_its_last_game(house: Alfworld, monkeypatch: pytest.M
 
 
 def test_a_full_worker_plays_its_games_to_the_end(house: Alfworld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alfworld, "WORKERS", 1)
-    monkeypatch.setattr(alfworld, "GAMES", 1)
+    monkeypatch.setattr(alfworld_games, "WORKERS", 1)
+    monkeypatch.setattr(alfworld_games, "GAMES", 1)
     task = house.tasks()[0]
     with closing(house.episode(task)) as one, closing(house.episode(task)) as two:
         assert one.step("who") != two.step("who")
         assert one.step("open box 1").score.value == two.step("open box 1").score.value == 1.0
-    assert house._hosts == []
+    assert house._games._hosts == []
 
 
 def test_a_group_shares_a_worker(house: Alfworld) -> None:
@@ -286,7 +287,7 @@ def test_a_group_shares_a_worker(house: Alfworld) -> None:
 
 
 def test_a_dead_worker_costs_its_attempts_their_scores(house: Alfworld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alfworld, "WORKERS", 1)
+    monkeypatch.setattr(alfworld_games, "WORKERS", 1)
     task = house.tasks()[0]
     with closing(house.episode(task)) as one, closing(house.episode(task)) as two:
         score = Score(None, "environment error: the worker died", ["die"], {"steps": 1})
@@ -299,14 +300,14 @@ def test_a_dead_worker_costs_its_attempts_their_scores(house: Alfworld, monkeypa
 
 def test_a_hung_worker_is_ended(house: Alfworld, monkeypatch: pytest.MonkeyPatch) -> None:
     pid = who(house, house.tasks()[0])
-    monkeypatch.setattr(alfworld, "STEP_TIMEOUT", 0.2)
+    monkeypatch.setattr(alfworld_games, "STEP_TIMEOUT", 0.2)
     score = house.replay(house.tasks()[0], ["hang"])
     assert score == Score(None, "environment error: the worker gave no answer within 0.2 s", ["hang"], {"steps": 1})
     assert not alive(pid)
 
 
 def test_a_broken_game_leaves_the_others_alone(house: Alfworld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alfworld, "WORKERS", 1)
+    monkeypatch.setattr(alfworld_games, "WORKERS", 1)
     task = house.tasks()[0]
     with closing(house.episode(task)) as one, closing(house.episode(task)) as two:
         assert one.step("break").score == Score(None, "environment error: KeyError: 'box'", ["break"], {"steps": 1})

@@ -86,7 +86,7 @@ class Games:
         number = request["game"]
         try:
             if "open" in request:
-                return self._open(number, Path(request["open"]))
+                return self._open(number, request["open"])
             if "command" in request:
                 state, _, _ = self._games[number].step(request["command"])
                 return _seen(state)
@@ -95,10 +95,12 @@ class Games:
         except Exception as error:  # foreign code raises what it likes
             return {"failed": f"{type(error).__name__}: {error}"}
 
-    def _open(self, number: int, path: Path) -> Json:
+    def _open(self, number: int, source: str | Mapping[str, Json]) -> Json:
         make, help_action = _engine()
         game = make()
-        game.load(upgraded(json.loads(path.read_text("utf-8")), help_action))
+        game.load(
+            upgraded(json.loads(Path(source).read_text("utf-8")) if isinstance(source, str) else source, help_action)
+        )
         self._games[number] = game
         return _seen(game.reset())
 

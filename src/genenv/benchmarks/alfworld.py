@@ -1,9 +1,7 @@
 """ALFWorld: household tasks in the TextWorld games of the benchmark, played in processes of their own.
 
-An attempt is right if the game says that it is won within 50 commands; that a game is over proves nothing. One turn is
-one command: the last line of what the agent wrote that is not blank, without `Action:` or `>` before it, or what stands
-in the last `<action>...</action>`. Whatever the game does not know it answers itself ("Nothing happens."); the commands
-that are possible are not shown. Goals are the templated ones that stand in the games.
+An attempt is right if the game says that it is won within 50 commands (`alfworld_games`). Goals are the templated ones
+that stand in the games.
 
 The first message must be there before the game, which takes a second to load, so it is written here from the game's
 PDDL. When the game is open its own first observation is compared: an attempt whose prompt differs is not scored.
@@ -11,16 +9,13 @@ PDDL. When the game is open its own first observation is compared: an attempt wh
 
 from __future__ import annotations
 
-import functools
-import importlib.util
 import os
 import random
 import re
 import tarfile
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from lzma import LZMAError
 from pathlib import Path
@@ -28,44 +23,15 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from genenv.benchmarks.alfworld_games import INSTRUCTIONS, STEPS, WORKER, CommandEpisode, Games, need_packages
 from genenv.benchmarks.base import Result, data_folder, mean_by
-from genenv.domains.base import Step
-from genenv.errors import InputError, MissingExtraError
-from genenv.processes import Worker, WorkerError
+from genenv.errors import InputError
 from genenv.types import Json, Message, Score, Task, derive_seed
 
 HOW = "pip install 'genenv-rl[alfworld]' and run alfworld-download"
-WORKER = "genenv.benchmarks._alfworld_worker"
 
 SPLITS: dict[str, int | None] = {"valid_unseen": 134, "valid_seen": 140, "train": None}
 """Number of games, None where any number will do."""
-
-STEPS = 50
-GAMES = 16
-"""Games that one worker opens in its life: each leaves about 6 MB behind."""
-WORKERS = min(4, os.cpu_count() or 1)
-"""Workers that take new games at one time."""
-OPEN_TIMEOUT = 120.0
-STEP_TIMEOUT = 30.0
-
-INSTRUCTIONS = """\
-You are in a house and act by commands, one a turn, at most 50. The commands are:
-look
-inventory
-go to (receptacle)
-open (receptacle)
-close (receptacle)
-examine (something)
-take (object) from (receptacle)
-move (object) to (receptacle)
-use (object)
-heat (object) with (receptacle)
-cool (object) with (receptacle)
-clean (object) with (receptacle)
-slice (object) with (object)
-help
-Things have a name and a number, for example: go to shelf 2. What cannot be done is answered "Nothing happens."
-You may think first; the last line that you write is the command and nothing else."""
 
 TaskType = Literal[
     "pick_and_place_simple",
@@ -78,7 +44,6 @@ TaskType = Literal[
 
 _GOAL = re.compile(r'"(Your task is to: [^"]+)"')
 _PLACE = re.compile(r"\(receptacleatlocation ([^\s?]+) ")
-_PREFIX = re.compile(r"(?:action:|>)\s*", re.IGNORECASE)
 
 
 class _Trial(BaseModel):
@@ -112,17 +77,14 @@ class Alfworld:
         if split not in SPLITS:
             raise InputError(f"alfworld: split: expected one of {', '.join(SPLITS)}, found {split}")
         if worker == WORKER:
-            for package in ("alfworld", "textworld", "fast_downward"):
-                if importlib.util.find_spec(package) is None:
-                    raise MissingExtraError(package, "alfworld", "the benchmark ALFWorld")
+            need_packages("the benchmark ALFWorld")
         official = os.environ.get("ALFWORLD_DATA")
         self._folder = data_folder(self.name, data or (Path(official) if official else None), HOW)
         self._split = split
-        self._module = worker
         self._unpacked: tempfile.TemporaryDirectory[str] | None = None
         self._paths: dict[str, Path] = {}
         self._tasks: list[Task] = []
-        self._hosts: list[_Host] = []
+        self._games = Games(worker)
         self.protocol = (
             f"{split}: won within {STEPS} commands; ALFWorld 0.4 wording, templated goals, possible commands not shown"
         )
@@ -185,30 +147,9 @@ class Alfworld:
 
     # -- attempts --------------------------------------------------------------------------------------------------
 
-    def episode(self, task: Task) -> _Episode:
+    def episode(self, task: Task) -> CommandEpisode:
         """A game of its own, which loads while others are played. Worker failures leave the attempt without a score."""
-        path = str(self._paths[task.spec["id"]])
-        host = self._host(path)
-        return _Episode(task, host, path, functools.partial(self._release, host))
-
-    def _host(self, path: str) -> _Host:
-        """The worker that just translated the same game, a new one, or the one with the fewest games."""
-        free = [h for h in self._hosts if h.opened < GAMES and not h.lost]
-        host = next((h for h in free if h.last == path), None)
-        if host is None and len(free) < WORKERS:
-            host = _Host(self._module)
-            self._hosts.append(host)
-        return host or min(free, key=lambda h: h.opened)
-
-    def _release(self, host: _Host, number: int) -> None:
-        """End a game; a worker that takes no more games ends with its last one."""
-        if host not in self._hosts:
-            return
-        host.live -= 1
-        host.send({"game": number}, STEP_TIMEOUT)
-        if host.live == 0 and (host.opened >= GAMES or host.lost):
-            self._hosts.remove(host)
-            host.close()
+        return CommandEpisode(task, self._games.open(str(self._paths[task.spec["id"]])))
 
     def replay(self, task: Task, output: Json) -> Score:
         """`output` is the list of commands, or of the texts that the agent wrote, one a turn."""
@@ -234,114 +175,10 @@ class Alfworld:
         return {"score": sum(r.value for r in results) / len(results), **mean_by(results)}
 
     def close(self) -> None:
-        while self._hosts:
-            self._hosts.pop().close()
+        self._games.close()
         if self._unpacked is not None:
             self._unpacked.cleanup()
             self._unpacked, self._tasks = None, []
-
-
-class _Host:
-    """A worker and the thread that waits for it, so that games load while others are played."""
-
-    def __init__(self, module: str) -> None:
-        self._worker = Worker(module)
-        self._thread = ThreadPoolExecutor(1)
-        self.opened = 0
-        self.live = 0
-        self.last = ""
-        """The game that was opened last."""
-        self.lost = ""
-        """Why there is no worker any more."""
-
-    def open(self, path: str) -> tuple[int, Future[Json]]:
-        """The number of a new game and the promise of its first answer."""
-        self.opened += 1
-        self.live += 1
-        self.last = path
-        return self.opened, self.send({"game": self.opened, "open": path}, OPEN_TIMEOUT)
-
-    def send(self, request: Json, timeout: float) -> Future[Json]:
-        return self._thread.submit(self._ask, request, timeout)
-
-    def _ask(self, request: Json, timeout: float) -> Json:
-        if self.lost:
-            raise WorkerError(self.lost)
-        try:
-            return self._worker.ask(request, timeout)
-        except WorkerError as error:
-            self.lost = str(error)
-            raise
-
-    def close(self) -> None:
-        self._thread.shutdown(cancel_futures=True)
-        self._worker.close()
-
-
-class _Episode:
-    """One attempt at one game, whose worker may have others. `release` tells its owner that it is over."""
-
-    def __init__(self, task: Task, host: _Host, path: str, release: Callable[[int], None]) -> None:
-        self._task = task
-        self._host = host
-        self._release: Callable[[int], None] | None = release
-        self._number, self._opening = host.open(path)
-        self._possible: list[str] | None = None
-        self._commands: list[str] = []
-
-    def step(self, text: str) -> Step:
-        try:
-            self._begin()
-            self._commands.append(command(text))
-            state = _answer(self._host.send({"game": self._number, "command": self._commands[-1]}, STEP_TIMEOUT))
-        except WorkerError as error:
-            return Step(score=self.score(None, f"environment error: {error}"))
-        self._possible = state["possible"]
-        if state["won"]:
-            return Step(score=self.score(1.0, "won"))
-        if len(self._commands) == STEPS:
-            return Step(score=self.score(0.0, f"not won within {STEPS} commands"))
-        return Step((Message("user", state["observation"]),))
-
-    def possible(self) -> list[str]:
-        """The commands that the game would take now; none if there is no game."""
-        try:
-            return self._begin()
-        except WorkerError:
-            return []
-
-    def _begin(self) -> list[str]:
-        if self._possible is None:
-            state = _answer(self._opening)
-            if state["observation"] != self._task.messages[-1].content:
-                raise WorkerError("the game's first observation is not the one in the prompt")
-            self._possible = state["possible"]
-        return self._possible
-
-    def score(self, value: float | None, reason: str) -> Score:
-        return Score(value, reason, list(self._commands), {"steps": len(self._commands)})
-
-    def close(self) -> None:
-        self._opening.cancel()
-        if self._release is not None:
-            self._release(self._number)
-            self._release = None
-
-
-def _answer(promise: Future[Json]) -> Json:
-    """What the worker answers. Raises WorkerError, for what went wrong in the game as well."""
-    answer = promise.result()
-    if "failed" in answer:
-        raise WorkerError(answer["failed"])
-    return answer
-
-
-def command(text: str) -> str:
-    """The command in what an agent wrote; empty if there is none, which no game knows."""
-    _, tag, rest = text.rpartition("<action>")
-    lines = (rest.partition("</action>")[0] if tag else text).splitlines()
-    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return _PREFIX.sub("", last, count=1) if _PREFIX.match(last) else last
 
 
 def first_observation(grammar: str, problem: str) -> str:

@@ -22,7 +22,7 @@ import jsonschema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from genenv.domains.base import SpecError, Step, order_line
-from genenv.domains.catalogue import Catalogue, load_catalogue
+from genenv.domains.catalogue import load_catalogue
 from genenv.domains.functions import (
     Catalogue,
     Function,
