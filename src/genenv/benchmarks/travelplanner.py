@@ -24,20 +24,24 @@ from genenv.domains.base import Step
 from genenv.parsing import decode_json
 from genenv.types import Json, Message, Score, Task
 
-INSTRUCTION = """\
-You plan trips. Take every flight, restaurant, attraction and accommodation from the reference information, and write \
+FLIGHT = "Flight Number: F1234567, from A to B"
+PLAN_FORMAT = f"""\
 the whole plan as one JSON array, one object for each day in order, with exactly these keys, all values but "days" text:
 "days": the number of the day.
 "current_city": the city, or "from A to B" on a day on which you move from city A to city B.
-"transportation": "Flight Number: F1234567, from A to B, Departure Time: 08:15, Arrival Time: 10:05", or \
-"Self-driving, from A to B", or "Taxi, from A to B".
+"transportation": "{FLIGHT}", or "Self-driving, from A to B", or "Taxi, from A to B".
 "breakfast", "lunch", "dinner", "accommodation": "Name, City".
 "attraction": one or more, each as "Name, City;".
 Use "-" for what is not needed, such as transportation on a day in one city or a room after the return.
-Example of one day: {"days": 2, "current_city": "Springvale", "transportation": "-", "breakfast": "Blue Kettle, \
+Example of one day: {{"days": 2, "current_city": "Springvale", "transportation": "-", "breakfast": "Blue Kettle, \
 Springvale", "attraction": "Clock Museum, Springvale;Old Harbour, Springvale;", "lunch": "Noodle Corner, Springvale", \
-"dinner": "The Lantern, Springvale", "accommodation": "Loft by the river, Springvale"}
+"dinner": "The Lantern, Springvale", "accommodation": "Loft by the river, Springvale"}}
 The array must be the last thing that you write."""
+"""How a plan is written, for tables without times; the official ones have them."""
+INSTRUCTION = (
+    "You plan trips. Take every flight, restaurant, attraction and accommodation from the reference information, and write "
+    + PLAN_FORMAT.replace(FLIGHT, f"{FLIGHT}, Departure Time: 08:15, Arrival Time: 10:05")
+)
 
 _ARRAY = re.compile(r"\[[ \t\r\n]*\{")
 
@@ -76,16 +80,9 @@ class TravelPlanner:
         """`output` is the plan, a list of days with the official keys, or the text that the agent wrote."""
         query, _ = self._records[task.spec["id"]]
         try:
-            plan = read_plan(find_plan(output) if isinstance(output, str) else output, query)
+            return judge(find_plan(output) if isinstance(output, str) else output, query, self.tables)
         except ValueError as error:
-            checks = dict.fromkeys([*COMMONSENSE, *HARD, "cost"])
-            return Score(0.0, f"no plan: {error}", checks={"delivery": False, **checks})
-        verdict = evaluate(query, plan, self.tables)
-        hard = verdict.hard or dict.fromkeys(HARD)
-        passed = {name: None if why is None else not why for name, why in {**verdict.commonsense, **hard}.items()}
-        reason = "; ".join(f"{name}: {why}" for name, why in verdict.failures.items()) or "passed"
-        checks = {"delivery": True, **passed, "cost": verdict.cost}
-        return Score(float(verdict.passed), reason, [dict(day.fields) for day in plan], checks)
+            return undelivered(str(error))
 
     def summarize(self, results: Sequence[Result]) -> dict[str, Json]:
         """The six official rates (`evaluation/eval.py`) and what they were divided by.
@@ -156,3 +153,19 @@ def find_plan(text: str) -> Json:
     if start is None:
         raise PlanError("no JSON array of objects in the text")
     return decode_json(text, start)[0]
+
+
+def judge(value: Json, query: Query, tables: Tables) -> Score:
+    """The verdict on a plan, a list of days with the official keys. Raises PlanError."""
+    plan = read_plan(value, query)
+    verdict = evaluate(query, plan, tables)
+    hard = verdict.hard or dict.fromkeys(HARD)
+    passed = {name: None if why is None else not why for name, why in {**verdict.commonsense, **hard}.items()}
+    reason = "; ".join(f"{name}: {why}" for name, why in verdict.failures.items()) or "passed"
+    checks = {"delivery": True, **passed, "cost": verdict.cost}
+    return Score(float(verdict.passed), reason, [dict(day.fields) for day in plan], checks)
+
+
+def undelivered(why: str) -> Score:
+    """What is earned where there is no plan."""
+    return Score(0.0, f"no plan: {why}", checks={"delivery": False, **dict.fromkeys([*COMMONSENSE, *HARD, "cost"])})

@@ -1,0 +1,400 @@
+"""travel: plan a trip of 3, 5 or 7 days within a budget, with look-ups in a made-up world. Maps to TravelPlanner.
+
+The simulator writes a query. The rules are the benchmark's (`benchmarks/_travel_rules.py`), the tables are made from a seed
+(`_travel_world`), and HiGHS finds the cheapest trip (`_travel_solver`): the budget lies `slack` percent above it, so that a
+task can be solved, and how hard it is stands in its specification. A family is a number of days and a level as in the
+benchmark: "easy" (a budget), "medium" (one limit more) or "hard" (three).
+
+The agent looks things up in as many turns as it likes and then writes its plan, in the benchmark's JSON or in compact
+lines (`_travel_plan`). Score: 1 if the plan passes every official check and names things exactly as the tables do, else 0.
+Flights go daily, so queries have no dates: no official check looks at them.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from genenv.benchmarks._travel_rules import Query
+from genenv.benchmarks.travelplanner import PLAN_FORMAT, find_plan, judge, undelivered
+from genenv.domains._travel_damage import damaged
+from genenv.domains._travel_plan import COMPACT, inexact, official, read_compact, write_compact
+from genenv.domains._travel_solver import NoTrip, Trip, cheapest_trip, solver
+from genenv.domains._travel_tools import IN_CITY, TOOLS, declaration, look_up
+from genenv.domains._travel_world import CUISINES, NAMES, Names, Size, World, make_world
+from genenv.domains.base import SpecError, Step
+from genenv.errors import InputError
+from genenv.parsing import Call, format_tool_calls, parse_tool_calls
+from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
+
+CITIES = {3: 1, 5: 2, 7: 3}
+"""Cities to visit by days, as in the benchmark: up to three days one city, then cities of one state."""
+LEVELS = {"easy": 0, "medium": 1, "hard": 3}
+"""Number of limits besides the budget."""
+SLACK = range(5, 105, 5)
+"""Percent that a budget lies above the cheapest trip, as the simulator may choose."""
+MAX_PEOPLE = 8
+MAX_CUISINES = 2
+SHOWN = 6
+"""Places that the simulator may choose from."""
+MAX_CALLS = 24
+"""Look-ups that are answered in one turn."""
+
+INSTRUCTIONS = (
+    "You plan trips. Look things up with calls, each as"
+    ' <tool_call>{"name": ..., "arguments": {...}}</tool_call>. Needed: ways there and back, a room each night, three meals'
+    " and an attraction on full days, nothing twice. Then write only "
+)
+SIMULATOR_INSTRUCTIONS = (
+    'You write queries for an agent that plans trips, as one JSON object: from "org" to "dest", "slack" is the percent that'
+    ' the budget lies above the cheapest plan, "house_rule" is what rooms must allow, "cuisines" what must be eaten.'
+)
+
+HouseRule = Literal["smoking", "parties", "children under 10", "visitors", "pets"]
+RoomType = Literal["shared room", "not shared room", "private room", "entire room"]
+Transportation = Literal["no flight", "no self-driving"]
+LIMITS: Mapping[str, Json] = {
+    "house_rule": {"enum": ["smoking", "parties", "children under 10", "visitors", "pets"]},
+    "cuisines": {
+        "enum": [list(some) for n in range(1, MAX_CUISINES + 1) for some in itertools.combinations(CUISINES, n)]
+    },
+    "room_type": {"enum": ["shared room", "not shared room", "private room", "entire room"]},
+    "transportation": {"enum": ["no flight", "no self-driving"]},
+}
+"""JSON schemas of the limits, in the order in which they are written."""
+
+
+class TravelSpec(BaseModel):
+    """What the simulator writes. A limit that is None is no limit."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    org: str
+    dest: str
+    days: Literal[3, 5, 7]
+    people: int = Field(ge=1, le=MAX_PEOPLE)
+    slack: int = Field(ge=0, le=100)
+    house_rule: HouseRule | None = None
+    cuisines: list[str] | None = Field(default=None, min_length=1, max_length=MAX_CUISINES)
+    room_type: RoomType | None = None
+    transportation: Transportation | None = None
+
+    @property
+    def limits(self) -> list[str]:
+        return [name for name in LIMITS if getattr(self, name) is not None]
+
+
+class Travel:
+    """The domain. `world` is the seed of the country; `plan` says how the agent writes its answer.
+
+    Raises InputError for a world too small for the days, MissingExtraError without HiGHS.
+    """
+
+    name = "travel"
+
+    def __init__(
+        self,
+        world: int = 0,
+        days: Sequence[int] = (3, 5, 7),
+        plan: Literal["official", "compact"] = "official",
+        size: Size | None = None,
+        names: Names = NAMES,
+    ) -> None:
+        solver()
+        if not days or not set(days) <= set(CITIES):
+            raise InputError(f"travel: days: expected some of {', '.join(map(str, CITIES))}, found {list(days)}")
+        size = size or Size()
+        self.days = tuple(sorted(set(days)))
+        self.compact = plan == "compact"
+        self._whole, hidden = make_world(world, size, names)
+        self._open = self._whole.without(hidden)
+        least = CITIES[self.days[-1]]
+        states = [len(self._open.cities(state)) for state in set(self._open.states.values())]
+        if self.days[-1] > 3 and (min(states) < least or len(states) < 2):
+            raise InputError(
+                f"travel: trips of {self.days[-1]} days need two states of {least} cities, found {sorted(states)}"
+            )
+        self._system = Message("system", INSTRUCTIONS + (COMPACT if self.compact else PLAN_FORMAT))
+        tools = [name for name in TOOLS if name != "cities" or self.days[-1] > 3]
+        self._tools = tuple(declaration(name) for name in tools)
+        self.families = tuple(f"{n}-day {level}" for n in self.days for level in LEVELS)
+        self._trip = functools.lru_cache(maxsize=4096)(self._find_trip)
+
+    def world(self, origin: Origin) -> World:
+        """What can be looked up in a task: only held-out tasks know of the hidden cities."""
+        return self._whole if origin == "heldout" else self._open
+
+    # -- seeds and evaluation ----------------------------------------------------------------------------------
+
+    def random_spec(self, family: str, origin: Origin, rng: random.Random) -> dict[str, Json]:
+        """A specification of a family, which may ask for the impossible."""
+        number, _, level = family.partition("-day ")
+        days, world = int(number), self.world(origin)
+        org = rng.choice(list(world.states))
+        spec: dict[str, Json] = {
+            "org": org,
+            "dest": rng.choice(self._destinations(world, days, org)),
+            "days": days,
+            "people": rng.choice((1, 1, 2, 2, 2, 3, 4, 5, 6, 8)),
+            "slack": rng.choice(SLACK),
+        }
+        chosen = rng.sample(list(LIMITS), LEVELS[level])
+        return spec | {name: rng.choice(LIMITS[name]["enum"]) for name in LIMITS if name in chosen}
+
+    def _destinations(self, world: World, days: int, org: str) -> list[str]:
+        if days <= 3:
+            return [city for city in world.states if city != org]
+        return sorted({state for city, state in world.states.items() if state != world.states[org]})
+
+    def _stream(self, seed: int, origin: Origin) -> Iterator[Task]:
+        rng = random.Random(f"travel {origin} {seed}")
+        while True:
+            for family in self.families:
+                task = None
+                while task is None:
+                    try:
+                        task = self._build(self.random_spec(family, origin, rng), origin)
+                    except SpecError:
+                        continue  # no such trip
+                yield task
+
+    def seeds(self, count: int, seed: int) -> list[Seed]:
+        return [Seed(t.family, t.spec) for t, _ in zip(self._stream(seed, "seed"), range(count), strict=False)]
+
+    def heldout(self, count: int, seed: int) -> list[Task]:
+        """Tasks over the whole world, including the cities that neither seeds nor simulator know."""
+        return [task for task, _ in zip(self._stream(seed, "heldout"), range(count), strict=False)]
+
+    # -- the simulator's side ----------------------------------------------------------------------------------
+
+    def simulator_chat(
+        self,
+        example: Seed,
+        success: float | None,
+        direction: Direction,
+        seed: int,
+        target: Seed | None = None,
+        edit: bool = False,
+    ) -> tuple[Chat, Json]:
+        rng = random.Random(seed)
+        family = example.family if target is None or edit else target.family
+        used = [example.spec] if target is None else [target.spec, example.spec]
+        cities = self._shown([s["org"] for s in used] + [s["dest"] for s in used], list(self._open.states), rng)
+        states = self._shown([s["dest"] for s in used], sorted(set(self._open.states.values())), rng)
+        places = f"Cities: {', '.join(cities)}." + (f" States: {', '.join(states)}." if int(family[0]) > 3 else "")
+        solved = "unknown" if success is None else f"{round(100 * success)}%"
+        change = "equally hard" if direction == "similar" else f"so that it gets {direction}"
+        wish = f"Change one thing in it{', ' if direction == 'similar' else ' '}{change}." if edit else (
+            f"Write a new task, {direction}."
+        )  # fmt: skip
+        shown = json.dumps(dict(example.spec), separators=(",", ":"), ensure_ascii=False)
+        text = f"{places}\nExample: {shown}\nFamily: {family}. Solved: {solved}. {wish}"
+        chat = Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text)))
+        if edit:
+            return chat, {"anyOf": list(self._edits(example.spec, cities, states))}
+        return chat, {"anyOf": list(self._specs(family, cities, states))}
+
+    def _shown(self, used: Sequence[str], known: Sequence[str], rng: random.Random) -> list[str]:
+        """Up to SHOWN known places in any order, those in use among them."""
+        needed = [place for place in dict.fromkeys(used) if place in known]
+        others = [place for place in known if place not in needed]
+        chosen = needed + rng.sample(others, min(len(others), max(0, SHOWN - len(needed))))
+        return rng.sample(chosen, len(chosen))
+
+    def _fields(self, days: int, cities: Sequence[str], states: Sequence[str]) -> dict[str, Json]:
+        """JSON schemas of all fields in the order in which they are written."""
+        return {
+            "org": {"enum": list(cities)},
+            "dest": {"enum": list(cities if days <= 3 else states)},
+            "days": {"const": days},
+            "people": {"enum": list(range(1, MAX_PEOPLE + 1))},
+            "slack": {"enum": list(SLACK)},
+            **LIMITS,
+        }
+
+    def _specs(self, family: str, cities: Sequence[str], states: Sequence[str]) -> Iterator[Json]:
+        """A schema for each choice of limits that makes the family."""
+        number, _, level = family.partition("-day ")
+        fields = self._fields(int(number), cities, states)
+        for chosen in itertools.combinations(LIMITS, LEVELS[level]):
+            yield _object({name: schema for name, schema in fields.items() if name not in LIMITS or name in chosen})
+
+    def _edits(self, spec: Mapping[str, Json], cities: Sequence[str], states: Sequence[str]) -> Iterator[Json]:
+        """A schema for each field that may be another, with all others as they are."""
+        fields = self._fields(spec["days"], cities, states)
+        kept = {name: {"const": value} for name, value in spec.items()}
+        for name in spec:
+            others = [value for value in fields[name].get("enum", ()) if value != spec[name]]
+            if others:
+                yield _object({**kept, name: {"enum": others}})
+
+    def direction(self, example: Seed, other: Seed) -> Direction:
+        """By the slack of the budget and the number of cuisines: one of them weighs as much as 20 percent."""
+
+        def weight(spec: Mapping[str, Json]) -> int:
+            return 20 * len(spec.get("cuisines") or ()) - int(spec["slack"])
+
+        change = weight(other.spec) - weight(example.spec)
+        return "harder" if change >= 10 else "easier" if change <= -10 else "similar"
+
+    def build(self, spec: Mapping[str, Json]) -> Task:
+        return self._build(spec, "simulator")
+
+    def _build(self, spec: Mapping[str, Json], origin: Origin) -> Task:
+        try:
+            parsed = TravelSpec.model_validate(dict(spec))
+        except ValidationError as error:
+            first = error.errors()[0]
+            raise SpecError("schema", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        self._check(parsed, self.world(origin))
+        level = next(name for name, count in LEVELS.items() if count == len(parsed.limits))
+        found = self._trip(origin == "heldout", _query(parsed, 0, level))
+        if isinstance(found, str):
+            raise SpecError("reference_fails", found)
+        budget = math.ceil(found.cost * (100 + parsed.slack) / 100)
+        return Task(
+            family=f"{parsed.days}-day {level}",
+            messages=(self._system, Message("user", request(_query(parsed, budget, level)))),
+            tools=self._tools,
+            target={"budget": budget, "cheapest": found.cost, "plan": official(found)},
+            spec=parsed.model_dump(exclude_none=True),
+            origin=origin,
+        )
+
+    def _check(self, spec: TravelSpec, world: World) -> None:
+        """Raises SpecError for what no schema of a single field can say."""
+        if spec.days not in self.days:
+            raise SpecError("schema", f"days: expected one of {self.days}, found {spec.days}")
+        if len(spec.limits) not in LEVELS.values():
+            raise SpecError("schema", f"{len(spec.limits)} limits: expected none, one or three")
+        if spec.org not in world.states:
+            raise SpecError("schema", f"org: no city {spec.org[:40]!r}")
+        if spec.dest not in self._destinations(world, spec.days, spec.org):
+            raise SpecError("schema", f"dest: no trip of {spec.days} days goes from {spec.org} to {spec.dest[:40]!r}")
+        cuisines = spec.cuisines or []
+        if not set(cuisines) <= set(CUISINES) or len(set(cuisines)) < len(cuisines):
+            raise SpecError("schema", f"cuisines: expected different ones of {', '.join(CUISINES)}")
+
+    def _find_trip(self, heldout: bool, query: Query) -> Trip | str:
+        """The cheapest trip, or why there is none."""
+        try:
+            return cheapest_trip(self.world("heldout" if heldout else "seed"), query)
+        except NoTrip as error:
+            return str(error)
+
+    # -- the agent's side --------------------------------------------------------------------------------------
+
+    def write(self, days: Sequence[Mapping[str, Json]]) -> str:
+        """Official days as the agent is to write them."""
+        return write_compact(days) if self.compact else json.dumps(days, ensure_ascii=False)
+
+    def reference(self, task: Task) -> Sequence[str]:
+        """Look-ups of everything that the plan names, then the plan: two turns, three where cities are to be found."""
+        moves = [_move(day) for day in task.target["plan"] if day["current_city"].startswith("from ")]
+        cities = [city for _, city in moves[:-1]]
+        first = [Call("cities", {"state": task.spec["dest"]})] if len(cities) > 1 else []
+        calls = [Call("flights", {"origin": a, "destination": b}) for a, b in moves]
+        # a road is the same both ways
+        roads = moves if len(cities) > 1 else moves[:1]
+        calls += [Call("roads", {"origin": a, "destination": b}) for a, b in roads]
+        calls += [Call(name, {"city": city}) for city in cities for name in IN_CITY]
+        return [
+            *([format_tool_calls(first)] if first else []),
+            format_tool_calls(calls),
+            self.write(task.target["plan"]),
+        ]
+
+    def perturbed(self, task: Task) -> Sequence[Sequence[str]]:
+        """Damaged plans, each without look-ups. See `_travel_damage`."""
+        query = self.query(task)
+        return [[self.write(days)] for days in damaged(query, task.target["plan"], self.world(task.origin))]
+
+    def query(self, task: Task) -> Query:
+        """The query of a task as the rules want it."""
+        return _query(TravelSpec.model_validate(dict(task.spec)), task.target["budget"], task.family)
+
+    def episode(self, task: Task) -> TravelEpisode:
+        return TravelEpisode(self.world(task.origin), self.query(task), self.compact)
+
+
+class TravelEpisode:
+    """Look-ups until a text without a call comes, which is the plan."""
+
+    def __init__(self, world: World, query: Query, compact: bool) -> None:
+        self._world, self._query, self._compact = world, query, compact
+
+    def step(self, text: str) -> Step:
+        parsed = parse_tool_calls(text)
+        if parsed.error:
+            return Step((Message("tool", f"error: {parsed.error}"),))
+        if parsed.calls:
+            answers = [look_up(self._world, call) for call in parsed.calls[:MAX_CALLS]]
+            if len(parsed.calls) > MAX_CALLS:
+                answers.append(f"error: more than {MAX_CALLS} calls in a turn")
+            return Step(tuple(Message("tool", answer) for answer in answers))
+        try:
+            days = read_compact(text) if self._compact else find_plan(text)
+            score = judge(days, self._query, self._world.tables)
+        except ValueError as error:
+            return Step(score=undelivered(str(error)))
+        if score.value and (why := inexact(days[: self._query.days], self._world)):
+            score = Score(0.0, f"inexact: {why}", score.answer, score.checks)
+        return Step(score=score)
+
+    def close(self) -> None:
+        """Nothing to release."""
+
+
+def request(query: Query) -> str:
+    """A query in words: everything that is checked is said."""
+    people = "one person" if query.people == 1 else f"{query.people} people"
+    where = f"to {query.dest}" if query.cities == 1 else f"to {query.cities} cities in {query.dest}"
+    texts = [f"Plan a {query.days}-day trip from {query.org} {where} for {people}. Budget: ${query.budget:g}."]
+    if query.house_rule:
+        texts.append(f"Rooms must allow {query.house_rule}.")
+    if query.cuisines:
+        texts.append(f"We want to eat {' and '.join(query.cuisines)}.")
+    if query.room_type:
+        texts.append("No shared room." if query.room_type == "not shared room" else f"Only {query.room_type}s.")
+    if query.transportation:
+        texts.append(f"{query.transportation.capitalize()}.")
+    return " ".join(texts)
+
+
+def _query(spec: TravelSpec, budget: int, level: str) -> Query:
+    return Query(
+        id="",
+        org=spec.org,
+        dest=spec.dest,
+        days=spec.days,
+        dates=(),
+        cities=CITIES[spec.days],
+        people=spec.people,
+        budget=budget,
+        house_rule=spec.house_rule,
+        cuisines=tuple(spec.cuisines or ()),
+        room_type=spec.room_type,
+        transportation=spec.transportation,
+        level=level,
+        text="",
+    )
+
+
+def _move(day: Mapping[str, Json]) -> tuple[str, str]:
+    origin, _, destination = day["current_city"].removeprefix("from ").partition(" to ")
+    return origin, destination
+
+
+def _object(properties: Mapping[str, Json]) -> Json:
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
