@@ -56,8 +56,8 @@ class ServerConfig(Section):
     timeout: float = Field(600.0, gt=0, description="seconds after which a request is given up")
 
 
-BuiltIn = Literal["tool_use", "python_checker", "reasoning_gym"]
-WITH_OPTIONS = ("reasoning_gym",)
+BuiltIn = Literal["tool_use", "python_checker", "reasoning_gym", "household", "multihop_qa", "travel"]
+WITH_OPTIONS = ("reasoning_gym", "household", "multihop_qa", "travel")
 """Built-in domains that take `domain.options`, as those of a user's own do."""
 
 

@@ -22,6 +22,11 @@ from genenv.store import Store
 from genenv.types import Seed, derive_seed
 
 REASONING_GYM = "genenv.domains.reasoning_gym:ReasoningGym"
+WORLDS = {
+    "household": "genenv.domains.household:Household",
+    "multihop_qa": "genenv.domains.multihop_qa:MultihopQA",
+    "travel": "genenv.domains.travel:Travel",
+}
 
 
 def make_domain(config: DomainConfig) -> Domain:
@@ -30,6 +35,8 @@ def make_domain(config: DomainConfig) -> Domain:
         path = config.name if ":" in config.name else REASONING_GYM
         domain = own.load(path, config.options)
         return Isolated(domain, path, config.options, config.timeout) if config.timeout else domain
+    if config.name in WORLDS:
+        return own.load(WORLDS[config.name], config.options)
     if config.name == "python_checker":
         return PythonChecker(config.tasks)
     return ToolUse(config.catalogue, config.request, config.max_calls, config.shots)
