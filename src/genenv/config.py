@@ -27,7 +27,7 @@ class EngineConfig(Section):
     """Which engine runs both players, and on which base model."""
 
     kind: Literal["local", "tinker"] = "local"
-    model: str = Field("builtin:tiny", description="builtin:tiny, a folder, a hub id, or gguf:PACKAGE for a GGUF file")
+    model: str = Field("builtin:tiny", description="builtin:NAME, a folder, a hub id, or gguf:PACKAGE for a GGUF file")
     base_url: str | None = Field(
         None, pattern="^https?://", description="tinker: a server of your own; none: the hosted service"
     )

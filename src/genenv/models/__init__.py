@@ -1,4 +1,4 @@
-"""Base models: the built-in tiny one, and where the others come from."""
+"""Base models: the built-in ones of two million parameters, and where the others come from."""
 
 from __future__ import annotations
 
@@ -10,24 +10,33 @@ from pathlib import Path
 
 from genenv.errors import InputError
 
-TINY = "builtin:tiny"
+BUILTIN = "builtin:"
+TINY = f"{BUILTIN}tiny"
 _GGUF = "gguf:"
 
 
 def resolve(model: str) -> str:
     """A folder, or a hub id, that transformers can load.
 
-    `builtin:tiny` ships with the package. `gguf:PACKAGE` is the GGUF file that an installed package carries, converted
+    `builtin:NAME` ships with the package: `tiny`, and one for each world. `gguf:PACKAGE` is the GGUF file that an installed package carries, converted
     once into the cache. Anything else is a folder or, where it is no path, a hub id. Raises InputError.
     """
-    if model == TINY:
-        return str(resources.files("genenv.models") / "tiny")
+    if model.startswith(BUILTIN):
+        return str(_shipped(model.removeprefix(BUILTIN)))
     if model.startswith(_GGUF):
         return str(_from_gguf(model.removeprefix(_GGUF)))
     looks_like_path = model.startswith((".", "/", "~")) or Path(model).exists()
     if looks_like_path and not (Path(model).expanduser() / "config.json").is_file():
         raise InputError(f"model {model}: expected a folder with config.json")
     return str(Path(model).expanduser()) if looks_like_path else model
+
+
+def _shipped(name: str) -> Path:
+    root = Path(str(resources.files("genenv.models")))
+    names = sorted(path.parent.name for path in root.glob("*/config.json"))
+    if name not in names:
+        raise InputError(f"model {BUILTIN}{name}: expected one of {', '.join(BUILTIN + n for n in names)}")
+    return root / name
 
 
 def _from_gguf(package: str) -> Path:
