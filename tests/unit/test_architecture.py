@@ -31,6 +31,9 @@ ALLOWED = {
     "engines.scripted": BELOW | {"chat", "engines.base"},
     "engines.openai": BELOW | {"chat", "engines.base", "parsing"},
     "domains.base": BELOW,
+    "domains._qa_facts": BELOW,
+    "domains.multihop_qa": BELOW
+    | {"benchmarks.bamboogle", "benchmarks.search", "domains._qa_facts", "domains.base", "parsing"},
     "rollouts": BELOW | {"chat", "domains.base", "engines.base"},
     "near": BELOW | {"matching"},
     "edits": BELOW,

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 def passages(folder: Path, *records: object) -> Passages:
     path = folder / "passages.jsonl"
     path.write_text("".join(json.dumps(r) + "\n" for r in records))
-    return Passages(path)
+    return Passages.read(path)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def make_benchmark(
             from genenv.benchmarks.bamboogle import Bamboogle
             from genenv.benchmarks.search import Passages
 
-            return Bamboogle(data, search=Passages(passages) if passages else None)
+            return Bamboogle(data, search=Passages.read(passages) if passages else None)
         case "bfcl":
             from genenv.benchmarks.bfcl import Bfcl
 

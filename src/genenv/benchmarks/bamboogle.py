@@ -73,7 +73,7 @@ class Bamboogle:
 
     def __init__(self, data: Path | None, search: Search | None = None, judge: Judge | None = None) -> None:
         self._folder = data_folder(self.name, data, HOW)
-        self._search = search
+        self.search = search
         self._judge = judge
         self.max_turns = TURNS if search else 1
         rule = "judge" if judge else "cover_em (the gold's words stand in the answer)"
@@ -94,12 +94,12 @@ class Bamboogle:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise InputError(f"bamboogle: {path}: {where}: {first['msg']}; expected Question and Answer") from None
-        system = INSTRUCTIONS + (SEARCHING if self._search else "")
+        system = INSTRUCTIONS + (SEARCHING if self.search else "")
         return [
             Task(
                 family="two-hop",
                 messages=(Message("system", system), Message("user", record.Question)),
-                tools=(TOOL,) if self._search else (),
+                tools=(TOOL,) if self.search else (),
                 target=record.Answer.strip(),
                 spec={"id": str(i)},
                 origin="user",
@@ -141,25 +141,6 @@ class Bamboogle:
         right = checks["judge" if self._judge else "cover_em"]
         return Score(float(right), "right" if right else f"{shorten(answer)!r} is not the answer", answer, checks)
 
-    def look_up(self, text: str) -> str | None:
-        """The result of the search that `text` asks for, None if it asks for none; mistakes are told to the agent."""
-        if self._search is None:
-            return None
-        parsed = parse_tool_calls(text)
-        if parsed.error:
-            return f"error: {parsed.error}"
-        if not parsed.calls:
-            return None
-        call = parsed.calls[0]
-        query = call.arguments.get("query")
-        if call.name != "search" or not isinstance(query, str):
-            return "error: expected a call of search with a query"
-        try:
-            found = self._search(query)
-        except Exception as failure:  # a search tool is user code, often behind a network
-            return f"error: the search failed: {failure}"
-        return "\n".join(f"{i}. {passage}" for i, passage in enumerate(found, 1)) or "nothing found"
-
 
 class _Episode:
     def __init__(self, benchmark: Bamboogle, task: Task) -> None:
@@ -167,13 +148,32 @@ class _Episode:
         self._task = task
 
     def step(self, text: str) -> Step:
-        result = self._benchmark.look_up(text)
+        search = self._benchmark.search
+        result = None if search is None else look_up(search, text)
         if result is None:
             return Step(score=self._benchmark.score(self._task, text))
         return Step((Message("tool", result),))
 
     def close(self) -> None:
         pass
+
+
+def look_up(search: Search, text: str) -> str | None:
+    """The result of the search that `text` asks for, None if it asks for none; mistakes are told to the agent."""
+    parsed = parse_tool_calls(text)
+    if parsed.error:
+        return f"error: {parsed.error}"
+    if not parsed.calls:
+        return None
+    call = parsed.calls[0]
+    query = call.arguments.get("query")
+    if call.name != "search" or not isinstance(query, str):
+        return "error: expected a call of search with a query"
+    try:
+        found = search(query)
+    except Exception as failure:  # a search tool is user code, often behind a network
+        return f"error: the search failed: {failure}"
+    return "\n".join(f"{i}. {passage}" for i, passage in enumerate(found, 1)) or "nothing found"
 
 
 def read_answer(text: str) -> tuple[str | None, str]:

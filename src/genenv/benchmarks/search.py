@@ -1,7 +1,8 @@
-"""Looking things up: what a search tool is, and a small one over passages in a file, for tests and closed networks."""
+"""Looking things up: what a search tool is, and a small one over given passages, for worlds, tests and closed networks."""
 
 from __future__ import annotations
 
+import functools
 import math
 import string
 from collections import Counter
@@ -35,10 +36,23 @@ def normalized(text: str) -> list[str]:
 
 
 class Passages:
-    """BM25 (k1 = 1.2, b = 0.75) over a JSONL file of `{"title": ..., "text": ...}`. Raises InputError with the line."""
+    """BM25 (k1 = 1.2, b = 0.75) over some passages; a search returns `found` of them at most."""
 
-    def __init__(self, path: Path) -> None:
-        self._passages: list[str] = []
+    def __init__(self, passages: Sequence[str], found: int = FOUND) -> None:
+        self._passages = tuple(passages)
+        self._found = found
+        counts = [Counter(normalized(p)) for p in self._passages]
+        self._lengths = [c.total() for c in counts]
+        self._mean = max(1.0, sum(self._lengths) / max(1, len(counts)))
+        self._postings: dict[str, list[tuple[int, int]]] = {}
+        for i, count in enumerate(counts):
+            for word, times in count.items():
+                self._postings.setdefault(word, []).append((i, times))
+
+    @classmethod
+    def read(cls, path: Path) -> Passages:
+        """The passages of a JSONL file of `{"title": ..., "text": ...}`. Raises InputError with the line."""
+        passages = []
         for number, line in read_lines(path):
             try:
                 record = parse_json_object(line)
@@ -46,15 +60,12 @@ class Passages:
                 raise InputError(f"{path}:{number}: {error}") from None
             if not (isinstance(record.get("title"), str) and isinstance(record.get("text"), str)):
                 raise InputError(f'{path}:{number}: expected {{"title": "...", "text": "..."}}')
-            self._passages.append(f"{record['title']}: {record['text']}")
-        self.id = content_id(self._passages)
-        counts = [Counter(normalized(p)) for p in self._passages]
-        self._lengths = [c.total() for c in counts]
-        self._mean = max(1.0, sum(self._lengths) / len(counts))
-        self._postings: dict[str, list[tuple[int, int]]] = {}
-        for i, count in enumerate(counts):
-            for word, times in count.items():
-                self._postings.setdefault(word, []).append((i, times))
+            passages.append(f"{record['title']}: {record['text']}")
+        return cls(passages)
+
+    @functools.cached_property
+    def id(self) -> str:
+        return content_id(self._passages)
 
     def __call__(self, query: str) -> list[str]:
         scores: dict[int, float] = {}
@@ -64,4 +75,4 @@ class Passages:
             for i, times in found:
                 length = 0.25 + 0.75 * self._lengths[i] / self._mean
                 scores[i] = scores.get(i, 0.0) + rarity * times * 2.2 / (times + 1.2 * length)
-        return [self._passages[i] for i in sorted(scores, key=lambda i: (-scores[i], i))[:FOUND]]
+        return [self._passages[i] for i in sorted(scores, key=lambda i: (-scores[i], i))[: self._found]]
