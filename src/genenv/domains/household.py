@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -128,6 +129,16 @@ class Household:
             spec=dict(spec),
             origin=origin,
         )
+
+    def identity(self, task: Task) -> str:
+        """What makes two tasks the same: the goal, the receptacles and what stands where, which the request does not say.
+
+        Worlds that differ only in what is hidden have the same request and rightly different solutions.
+        """
+        world = self._world(task)
+        places = " ".join(f"{kind} {count}" for kind, count in Counter(place.kind for place in world.places).items())
+        things = ", ".join(sorted(" ".join(map(str, entry)) for entry in task.spec["objects"]))
+        return f"{world.goal.do} {world.goal.object} {world.goal.to}. {places}. {things}."
 
     # -- the agent's side --------------------------------------------------------------------------------------
 
