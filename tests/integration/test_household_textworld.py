@@ -78,6 +78,12 @@ def nonsense(world: World, rng: random.Random) -> str:
     )
 
 
+def a_possible(house: House, rng: random.Random) -> str:
+    """A command that does something: a verb, then one of its commands, for most commands are ways to go."""
+    verb = rng.choice(sorted({command.split()[0] for command in house.possible()}))
+    return rng.choice([command for command in house.possible() if command.split()[0] == verb])
+
+
 def compare(games: Games, world: World, commands: list[str] | None, seed: int) -> Counter[str]:
     """Play both engines side by side; returns how often each verb did something."""
     rng, done = random.Random(seed), Counter[str]()
@@ -86,7 +92,7 @@ def compare(games: Games, world: World, commands: list[str] | None, seed: int) -
         assert ours.first() == theirs.first()
         for step in range(len(commands) if commands else STEPS):
             assert ours.possible() == theirs.possible()
-            drawn = rng.choice(ours.possible()) if rng.random() < 0.7 else nonsense(world, rng)
+            drawn = a_possible(ours, rng) if rng.random() < 0.7 else nonsense(world, rng)
             command = commands[step] if commands else drawn
             said = ours.do(command)
             assert said == theirs.do(command), command

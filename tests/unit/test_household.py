@@ -25,7 +25,7 @@ from genenv.domains._household_things import HELDOUT_OBJECTS, HELDOUT_PLACES, OB
 from genenv.domains._household_world import FAMILIES, World, parse
 from genenv.domains.base import SpecError, Step
 from genenv.domains.household import Household
-from genenv.errors import MissingExtraError
+from genenv.errors import InputError, MissingExtraError
 from genenv.gate import Gate, user_turns
 from genenv.near import Print, fingerprint
 from genenv.types import Json, Message, Score, Seed, Task
@@ -409,6 +409,13 @@ def test_textworld_needs_its_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MissingExtraError, match=r"pip install 'genenv-rl\[alfworld\]'"):
         Household("textworld")
     Household().close()
+
+
+@pytest.mark.parametrize("max_places", [3, 41])
+def test_the_size_of_houses_has_limits(max_places: int) -> None:
+    with pytest.raises(InputError, match=f"max_places: expected 4 to 40, found {max_places}"):
+        Household(max_places=max_places)
+    assert Household(max_places=40).seeds(6, seed=0)
 
 
 def test_episodes_are_the_benchmark_s() -> None:
