@@ -27,6 +27,8 @@ from genenv.types import Chat, Json, Score, Seed
 
 AGENT = 0.7
 EDIT = 1 / 3
+TOO_SIMILAR = 0.7
+"""Of the edits that make a task neither harder nor easier, which are three in four, this share is left out."""
 MAX_ERROR = 0.7
 LARGE = 0.1
 SMALL_PLACES, LARGE_PLACES = 8, 25
@@ -279,18 +281,17 @@ def _spot(kind: str, counts: dict[str, int], rng: random.Random) -> str:
     return f"{place} {rng.randint(1, counts[place])}"
 
 
-def simulator_example(domain: Household, do: Action, rng: random.Random) -> Example:
+def simulator_example(domain: Household, do: Action, edit: bool, rng: random.Random) -> Example:
     """A new house of the family, or an edit of the example; the direction is read off the answer."""
     spec = random_spec(do, rng, SMALL_PLACES)
     seed = Seed(domain.build(spec).family, spec)
-    edit = rng.random() < EDIT
     answer = edited(spec, rng) if edit else random_spec(do, rng, SMALL_PLACES)
     target = Seed(domain.build(answer).family, answer)
-    if answer == spec:
-        raise SpecError("duplicate", "nothing was changed")
+    direction = domain.direction(seed, target)
+    if answer == spec or (edit and direction == "similar" and rng.random() < TOO_SIMILAR):
+        raise SpecError("duplicate", "little was changed")
     success = rng.choice((None, rng.random(), rng.random()))
-    key = rng.getrandbits(32)
-    chat, _ = domain.simulator_chat(seed, success, domain.direction(seed, target), key, target, edit=edit)
+    chat, _ = domain.simulator_chat(seed, success, direction, rng.getrandbits(32), target, edit=edit)
     return Example(chat, (Turn(json.dumps(answer, separators=(",", ":"))),))
 
 
@@ -298,17 +299,23 @@ def examples(rng: random.Random) -> Iterator[Example]:
     """An endless stream: transcripts of the agent and examples of the simulator."""
     domain = Household()
     while True:
-        do = rng.choice(tuple(FAMILIES))
-        try:
-            if rng.random() < AGENT:
-                large = rng.random() < LARGE
-                spec = random_spec(do, rng, LARGE_PLACES if large else SMALL_PLACES)
-                turns = LARGE_TURNS if large else TURNS
-                yield play(domain, spec, rng, rng.uniform(0.0, MAX_ERROR), turns)[0]
-            else:
-                yield simulator_example(domain, do, rng)
-        except SpecError:
-            continue  # a goal that holds from the start, an edit that leaves no task
+        do, agent, edit, large = (
+            rng.choice(tuple(FAMILIES)),
+            rng.random() < AGENT,
+            rng.random() < EDIT,
+            rng.random() < LARGE,
+        )
+        while True:  # rejections must not shift the shares
+            try:
+                if agent:
+                    spec = random_spec(do, rng, LARGE_PLACES if large else SMALL_PLACES)
+                    error = rng.uniform(0.0, MAX_ERROR)
+                    yield play(domain, spec, rng, error, LARGE_TURNS if large else TURNS)[0]
+                else:
+                    yield simulator_example(domain, do, edit, rng)
+                break
+            except SpecError:
+                continue  # a goal that holds from the start, an edit that leaves no task or changes little
 
 
 # -- measured ------------------------------------------------------------------------------------------------------

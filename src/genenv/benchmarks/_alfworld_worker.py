@@ -98,9 +98,8 @@ class Games:
     def _open(self, number: int, source: str | Mapping[str, Json]) -> Json:
         make, help_action = _engine()
         game = make()
-        game.load(
-            upgraded(json.loads(Path(source).read_text("utf-8")) if isinstance(source, str) else source, help_action)
-        )
+        data = json.loads(Path(source).read_text("utf-8")) if isinstance(source, str) else source
+        game.load(upgraded(data, help_action))
         self._games[number] = game
         return _seen(game.reset())
 

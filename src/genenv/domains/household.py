@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -18,10 +19,11 @@ from genenv.benchmarks.alfworld_games import INSTRUCTIONS, CommandEpisode, Games
 from genenv.domains._household_engine import House
 from genenv.domains._household_pddl import game
 from genenv.domains._household_planner import plan
-from genenv.domains._household_seeds import known, random_spec
+from genenv.domains._household_seeds import MIN_PLACES, known, random_spec
 from genenv.domains._household_things import OBJECTS
-from genenv.domains._household_world import CHANGES, FAMILIES, LAMP, Action, World, parse
+from genenv.domains._household_world import CHANGES, FAMILIES, LAMP, MAX_PLACES, Action, World, parse
 from genenv.domains.base import SpecError
+from genenv.errors import InputError
 from genenv.types import Chat, Direction, Json, Message, Origin, Seed, Task
 
 SIMULATOR_INSTRUCTIONS = (
@@ -40,13 +42,16 @@ ACTIONS: dict[str, Action] = {family: action for action, family in FAMILIES.item
 class Household:
     """The domain. Seeds and held-out tasks have at most `max_places` receptacles; ALFWorld's own games have up to 50.
 
-    The engine `textworld` plays in workers, which `close` ends. Raises MissingExtraError where it is not installed.
+    The engine `textworld` plays in workers, which `close` ends. Raises MissingExtraError where it is not installed,
+    InputError for a number of receptacles that no specification may have.
     """
 
     name = "household"
     families = tuple(ACTIONS)
 
     def __init__(self, engine: Literal["builtin", "textworld"] = "builtin", max_places: int = 8) -> None:
+        if not MIN_PLACES <= max_places <= MAX_PLACES:
+            raise InputError(f"household: max_places: expected {MIN_PLACES} to {MAX_PLACES}, found {max_places}")
         self._max_places = max_places
         self._played: tuple[str, World] | None = None
         self._games: Games | None = None
@@ -128,6 +133,16 @@ class Household:
             spec=dict(spec),
             origin=origin,
         )
+
+    def identity(self, task: Task) -> str:
+        """What makes two tasks the same: the goal, the receptacles and what stands where, which the request does not say.
+
+        Worlds that differ only in what is hidden have the same request and rightly different solutions.
+        """
+        world = self._world(task)
+        places = " ".join(f"{kind} {count}" for kind, count in Counter(place.kind for place in world.places).items())
+        things = ", ".join(sorted(" ".join(map(str, entry)) for entry in task.spec["objects"]))
+        return f"{world.goal.do} {world.goal.object} {world.goal.to}. {places}. {things}."
 
     # -- the agent's side --------------------------------------------------------------------------------------
 
