@@ -31,7 +31,7 @@ ALLOWED = {
     "engines.scripted": BELOW | {"chat", "engines.base"},
     "engines.openai": BELOW | {"chat", "engines.base", "parsing"},
     "domains.base": BELOW,
-    "domains._qa_facts": BELOW,
+    "domains._qa_facts": BELOW | {"benchmarks.search", "domains.base", "parsing"},
     "domains.multihop_qa": BELOW
     | {"benchmarks.bamboogle", "benchmarks.search", "domains._qa_facts", "domains.base", "parsing"},
     "rollouts": BELOW | {"chat", "domains.base", "engines.base"},

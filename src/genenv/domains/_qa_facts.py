@@ -1,4 +1,4 @@
-"""Facts of multihop_qa: the relations, their wordings, and the names of random worlds.
+"""Facts of multihop_qa: the relations, their wordings, what a sound world is, and the names of random ones.
 
 A relation leads from an entity of one kind to the one entity of another kind. Its name is a word of every wording, of
 facts and of questions, so a search for `ENTITY RELATION` ranks the fact first. All wordings of a question end with
@@ -13,6 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from genenv.benchmarks.search import normalized
+from genenv.domains.base import SpecError
+from genenv.parsing import shorten
 from genenv.types import derive_seed
 
 NAME = "[A-Z][a-z]{1,11}( [A-Z][a-z]{1,11}){0,2}"
@@ -112,6 +115,41 @@ def question(start: str, path: Sequence[str]) -> str:
     asks = ("Who is {}?" if RELATIONS[path[-1]].object == "person" else "What is {}?", "Name {}.")
     phrases = [RELATIONS[relation].phrase for relation in reversed(path)]
     return asks[derive_seed(start, *path) % len(asks)].format(" ".join([*phrases, start]))
+
+
+def walk(facts: Sequence[Fact], start: str, path: Sequence[str]) -> list[str]:
+    """The names that a query along `path` visits, `start` first. Raises SpecError unless the facts are a sound world.
+
+    Sound: names and relations are what they must be, each name is of one kind, a relation leads from a subject to one
+    object, nothing is related to itself; the query visits no name twice and no other fact joins two that it visits.
+    """
+    kinds: dict[str, str] = {}
+    objects: dict[tuple[str, str], str] = {}
+    for fact in facts:
+        relation = RELATIONS.get(fact.relation)
+        if relation is None:
+            raise SpecError("schema", f"unknown relation {shorten(fact.relation)!r}")
+        for name, kind in ((fact.subject, relation.subject), (fact.object, relation.object)):
+            if not is_name(name):
+                raise SpecError("schema", f"{shorten(name)!r} is no name of one to three capitalised words")
+            if kinds.setdefault(name, kind) != kind:
+                raise SpecError("schema", f"{name} is a {kinds[name]} and a {kind}")
+        if fact.subject == fact.object:
+            raise SpecError("schema", f"{fact.subject} is related to itself")
+        if (fact.subject, fact.relation) in objects:
+            raise SpecError("schema", f"{fact.subject} has two facts of {fact.relation}")
+        objects[fact.subject, fact.relation] = fact.object
+    normal = {" ".join(normalized(name)) for name in kinds}
+    if len(normal) < len(kinds) or "" in normal:
+        raise SpecError("schema", "two names are the same, or one is none, without case and articles")
+    visited = [start]
+    for relation_name in path:
+        visited.append(objects[visited[-1], relation_name])
+    if len(set(visited)) < len(visited):
+        raise SpecError("schema", "the hops lead to a name twice")
+    if sum(fact.subject in visited and fact.object in visited for fact in facts) > len(path):
+        raise SpecError("schema", "another fact joins two names of the path: a hop can be skipped")
+    return visited
 
 
 # -- names of random worlds ------------------------------------------------------------------------------------
