@@ -21,15 +21,14 @@ from genenv.seeds import load_seeds
 from genenv.store import Store
 from genenv.types import Seed, derive_seed
 
-REASONING_GYM = "genenv.domains.reasoning_gym:ReasoningGym"
-
 
 def make_domain(config: DomainConfig) -> Domain:
     """Raises InputError. What it returns is to be given to `domains.base.release` in the end."""
-    if ":" in config.name or config.name == "reasoning_gym":
-        path = config.name if ":" in config.name else REASONING_GYM
-        domain = own.load(path, config.options)
-        return Isolated(domain, path, config.options, config.timeout) if config.timeout else domain
+    if ":" in config.name:
+        domain = own.load(config.name, config.options)
+        return Isolated(domain, config.name, config.options, config.timeout) if config.timeout else domain
+    if config.name == "reasoning_gym":
+        return own.load("genenv.domains.reasoning_gym:ReasoningGym", {**config.options, "timeout": config.timeout})
     if config.name == "python_checker":
         return PythonChecker(config.tasks)
     return ToolUse(config.catalogue, config.request, config.max_calls, config.shots)
