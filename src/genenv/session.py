@@ -7,9 +7,9 @@ from pathlib import Path
 
 from genenv.coevolve import CoEvolution, Progress, fitting
 from genenv.config import Config, DomainConfig, EngineConfig, ServerConfig
-from genenv.domains import own
 from genenv.domains.base import Domain
 from genenv.domains.isolated import Isolated
+from genenv.domains.own import load
 from genenv.domains.python_checker import PythonChecker
 from genenv.domains.tool_use import ToolUse
 from genenv.engines.base import Engine
@@ -25,10 +25,10 @@ from genenv.types import Seed, derive_seed
 def make_domain(config: DomainConfig) -> Domain:
     """Raises InputError. What it returns is to be given to `domains.base.release` in the end."""
     if ":" in config.name:
-        domain = own.load(config.name, config.options)
+        domain = load(config.name, config.options)
         return Isolated(domain, config.name, config.options, config.timeout) if config.timeout else domain
     if config.name == "reasoning_gym":
-        return own.load("genenv.domains.reasoning_gym:ReasoningGym", {**config.options, "timeout": config.timeout})
+        return load("genenv.domains.reasoning_gym:ReasoningGym", {**config.options, "timeout": config.timeout})
     if config.name == "python_checker":
         return PythonChecker(config.tasks)
     return ToolUse(config.catalogue, config.request, config.max_calls, config.shots)

@@ -7,7 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from planted import Levels
+from typer.testing import CliRunner
 
+from genenv import session
+from genenv.cli import app
 from genenv.config import build_config
 from genenv.domains import own
 from genenv.domains.base import Domain
@@ -122,3 +126,28 @@ def test_the_members_are_those_of_the_protocol() -> None:
     methods = {n for n, m in inspect.getmembers(Domain, inspect.isfunction) if not n.startswith("_")}
     assert set(own.MEMBERS) == methods | {"name", "families"}
     assert len(own.MEMBERS) == 10
+
+
+def test_genenv_gate_takes_a_configuration(here: Path) -> None:
+    (here / "c.toml").write_text('[domain]\nname = "my_field:make"\ntimeout = 0\noptions = {size = -2}\n')
+    (here / "t.jsonl").write_text("{}\n")
+    result = CliRunner().invoke(app, ["gate", "c.toml", "t.jsonl"])
+    assert (result.exit_code, "size is below zero" in result.stderr) == (2, True)
+    result = CliRunner().invoke(app, ["gate", "c.toml", "t.jsonl", "--catalogue", "x.jsonl"])
+    assert "--catalogue: not beside c.toml" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["gate", "score"])
+def test_a_domain_is_closed_after_use(here: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    closed = []
+    (here / "t.jsonl").write_text('{"level": 1, "serial": "000001"}\n')
+    (here / "o.jsonl").write_text('{"id": "1", "output": "ok 000001"}\n')
+
+    class Closing(Levels):
+        def close(self) -> None:
+            closed.append(True)
+
+    monkeypatch.setattr(session, "make_domain", lambda config: Closing())
+    arguments = ["gate", "tool_use", "t.jsonl"] if command == "gate" else ["score", "t.jsonl", "o.jsonl"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert closed == [True]

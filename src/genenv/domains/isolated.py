@@ -19,8 +19,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 
-from genenv.domains import own
 from genenv.domains.base import Domain, Episode, Step, release, repeats
+from genenv.domains.own import load
 from genenv.processes import AnswerError, Worker, WorkerError, serve
 from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task
 
@@ -166,7 +166,7 @@ class _Served:
     """The worker's side: the domain, once it is made, and the episodes that are open."""
 
     def __init__(self, path: str, options: str) -> None:
-        self._make = functools.partial(own.load, path, json.loads(options))
+        self._make = functools.partial(load, path, json.loads(options))
         self._domain: Domain | None = None
         self._episodes: dict[int, Episode] = {}
 
