@@ -9,6 +9,7 @@ import pytest
 
 from genenv.domains.base import SpecError, Step
 from genenv.domains.helpers import Spec, ToolDomain, World
+from genenv.errors import InputError
 from genenv.gate import Gate
 from genenv.parsing import Call, format_tool_calls
 from genenv.types import Json, Message, Score
@@ -134,7 +135,7 @@ def test_seeds_are_drawn_until_they_are_tasks(sums: Sums) -> None:
 
 def test_a_family_without_tasks_is_an_error(sums: Sums) -> None:
     with pytest.raises(
-        ValueError, match="sums: 1000 random specifications of negative are no tasks: schema: nothing to add"
+        InputError, match="sums: 1000 random specifications of negative are no tasks: schema: nothing to add"
     ):
         sums.seeds(2, 0)
 

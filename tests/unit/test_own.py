@@ -14,13 +14,13 @@ from genenv import session
 from genenv.cli import app
 from genenv.config import build_config
 from genenv.domains import own
-from genenv.domains.base import Domain
+from genenv.domains.base import Domain, released
 from genenv.domains.isolated import Isolated
 from genenv.errors import InputError
 from genenv.session import make_domain
 
 MODULE = """
-from genenv.domains.base import Domain
+from genenv.domains.base import Domain, released
 
 class Stub(Domain):
     name = "stub"
@@ -55,6 +55,7 @@ class inner:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", ":".join(p for p in sys.path if p))
     (tmp_path / "my_field.py").write_text(MODULE)
     (tmp_path / "my_broken.py").write_text("import os\n\nprint(1 / 0)\n")
     (tmp_path / "my_needy.py").write_text("import not_there_at_all\n")
@@ -102,7 +103,8 @@ def test_one_line_says_what_is_wrong(here: Path, path: str, options: dict, line:
 
 def test_a_domain_of_ones_own_is_isolated_unless_told_otherwise(here: Path) -> None:
     settings = build_config({"domain": {"name": "my_field:make", "options": {"size": 1}}}, "x").domain
-    assert isinstance(make_domain(settings), Isolated)
+    with released(make_domain(settings)) as domain:
+        assert isinstance(domain, Isolated)
     assert not isinstance(make_domain(settings.model_copy(update={"timeout": 0.0})), Isolated)
 
 
