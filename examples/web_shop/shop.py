@@ -11,6 +11,7 @@ from genenv.parsing import Call
 from genenv.types import Json
 
 Kind = Literal["lamp", "mug", "chair", "clock", "scarf", "kettle", "pillow", "basket"]
+Coupon = Literal["SPRING", "VIP"]
 
 
 class Offer(Spec):
@@ -22,14 +23,13 @@ class Offer(Spec):
 class Visit(Spec):  # what the simulator writes: the shop, and what a customer wants from it
     customer: int = Field(ge=1000, le=9999)
     want: list[Kind] = Field(min_length=1, max_length=6)
-    coupon: Literal["SPRING", "VIP"] | None
+    coupon: Coupon | None
     offers: list[Offer] = Field(min_length=1, max_length=12)
 
 
 class Shop(World):  # the state of one visit; an offer's number is its place in the list
     def __init__(self, visit: Visit) -> None:
-        self._offers, self._coupon = visit.offers, ""
-        self._cart: dict[int, int] = {}
+        self._offers, self._cart, self._coupon = visit.offers, dict[int, int](), ""
 
     def search(self, kind: str) -> Json:
         """All offers of one kind of thing: number, price and pieces in stock."""
@@ -41,7 +41,7 @@ class Shop(World):  # the state of one visit; an offer's number is its place in 
             raise ValueError("not in stock")  # the agent reads this and may try something else
         self._cart[offer] = pieces
 
-    def apply_coupon(self, code: Literal["SPRING", "VIP"]) -> None:
+    def apply_coupon(self, code: Coupon) -> None:
         """Take a discount on the order."""
         self._coupon = code
 
@@ -58,7 +58,7 @@ class WebShop(ToolDomain[Visit]):
     def random_spec(self, family: str, rng: random.Random) -> Visit:
         kinds = rng.sample(get_args(Kind), int(family[0]))
         offers = [Offer(kind=rng.choice(kinds), price=rng.randint(1, 99), stock=rng.randint(0, 9)) for _ in range(9)]
-        want, coupon = kinds + rng.choices(kinds, k=rng.randint(0, 3)), rng.choice([None, "SPRING", "VIP"])
+        want, coupon = kinds + rng.choices(kinds, k=rng.randint(0, 3)), rng.choice([None, *get_args(Coupon)])
         return Visit(customer=rng.randint(1000, 9999), want=want, coupon=coupon, offers=offers)
 
     def describe(self, spec: Visit) -> tuple[str, str]:

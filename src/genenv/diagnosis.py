@@ -15,7 +15,17 @@ from genenv.plan import Lengths, local_memory
 from genenv.sandbox import available
 from genenv.types import Json
 
-PACKAGES = ("torch", "transformers", "peft", "llguidance", "tinker", "tensorboard", "wandb", "pydantic-monty")
+PACKAGES = (
+    "torch",
+    "transformers",
+    "peft",
+    "llguidance",
+    "tinker",
+    "tensorboard",
+    "wandb",
+    "pydantic-monty",
+    "reasoning-gym",
+)
 
 
 def _installed(package: str) -> str:

@@ -31,7 +31,7 @@ ASSUMED = {
     "launch": f"local engine on a GPU, each layer and decoding step at least: {1000 * LAUNCH} ms",
     "usable": f"share of a device's memory that can be filled: {USABLE}",
 }
-ONE_TURN = {"tool_use", "python_checker"}
+ONE_TURN = {"tool_use", "python_checker", "reasoning_gym"}
 """Domains whose episodes end with the first answer; others are counted with all `agent.max_turns`."""
 
 

@@ -41,6 +41,7 @@ class Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             bufsize=0,
+            env={**os.environ, "PYTHONHASHSEED": "0"},  # sets in the same order in every worker
             start_new_session=True,  # what it starts itself can be ended with it
         )
         self._rest = b""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from genenv.coevolve import CoEvolution, Progress, fitting
 from genenv.config import Config, DomainConfig, EngineConfig, ServerConfig
-from genenv.domains import own
 from genenv.domains.base import Domain
 from genenv.domains.isolated import Isolated
+from genenv.domains.own import load
 from genenv.domains.python_checker import PythonChecker
 from genenv.domains.tool_use import ToolUse
 from genenv.engines.base import Engine
@@ -21,8 +21,7 @@ from genenv.seeds import load_seeds
 from genenv.store import Store
 from genenv.types import Seed, derive_seed
 
-REASONING_GYM = "genenv.domains.reasoning_gym:ReasoningGym"
-WORLDS = {
+WORLDS: Mapping[str, str] = {
     "household": "genenv.domains.household:Household",
     "multihop_qa": "genenv.domains.multihop_qa:MultihopQA",
     "travel": "genenv.domains.travel:Travel",
@@ -31,12 +30,13 @@ WORLDS = {
 
 def make_domain(config: DomainConfig) -> Domain:
     """Raises InputError. What it returns is to be given to `domains.base.release` in the end."""
-    if ":" in config.name or config.name == "reasoning_gym":
-        path = config.name if ":" in config.name else REASONING_GYM
-        domain = own.load(path, config.options)
-        return Isolated(domain, path, config.options, config.timeout) if config.timeout else domain
+    if ":" in config.name:
+        domain = load(config.name, config.options)
+        return Isolated(domain, config.name, config.options, config.timeout) if config.timeout else domain
+    if config.name == "reasoning_gym":
+        return load("genenv.domains.reasoning_gym:ReasoningGym", {**config.options, "timeout": config.timeout})
     if config.name in WORLDS:
-        return own.load(WORLDS[config.name], config.options)
+        return load(WORLDS[config.name], config.options)
     if config.name == "python_checker":
         return PythonChecker(config.tasks)
     return ToolUse(config.catalogue, config.request, config.max_calls, config.shots)

@@ -11,6 +11,7 @@ import pytest
 
 from genenv.domains import isolated, own
 from genenv.domains.isolated import Isolated
+from genenv.errors import InputError
 from genenv.types import Json, Message, Score, Task
 
 PATH = "odd_worlds:Odd"
@@ -111,15 +112,26 @@ def test_a_close_that_never_ends_keeps_the_score(odd: Isolated, what: str) -> No
     assert odd.episode(task()).step("fine").score.value == 1.0
 
 
-@pytest.mark.parametrize(("broken", "reason"), [("raise", "KeyError: 'cart'"), ("die", "the worker died")])
-def test_a_domain_that_cannot_be_made_again(log: Path, broken: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("broken", "reason"), [("raise", "KeyError: 'cart' (odd_worlds.py:"), ("die", "the worker died")]
+)
+def test_a_domain_that_no_worker_can_make(log: Path, broken: str, reason: str) -> None:
     options: Json = {"log": str(log), "broken": broken}
-    domain = Isolated(own.load(PATH, options), PATH, options, timeout=5)
-    score = domain.episode(task()).step("fine").score
+    before = children()
+    with pytest.raises(InputError, match="odd_worlds:Odd: it cannot be made in a worker process: ") as caught:
+        Isolated(own.load(PATH, options), PATH, options, timeout=5)
+    assert reason in str(caught.value)
+    assert children() == before
+
+
+def test_a_worker_that_cannot_be_made_later_costs_scores(odd: Isolated, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = odd.episode(task())
+    assert process(odd, first)
+    monkeypatch.setattr(odd, "_arguments", ("odd_worlds:Even", "{}"))
+    score = odd.episode(task()).step("fine").score
     assert score.value is None
-    assert score.reason.startswith("environment error: the domain cannot be made in a worker: ")
-    assert reason in score.reason
-    domain.close()
+    assert "cannot be made in a worker process: InputError: domain.name: odd_worlds has no Even" in score.reason
+    assert first.step("fine").score.value == 1.0
 
 
 def test_nothing_is_left_after_close(log: Path) -> None:

@@ -7,16 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from planted import Levels
+from typer.testing import CliRunner
 
+from genenv import session
+from genenv.cli import app
 from genenv.config import build_config
 from genenv.domains import own
-from genenv.domains.base import Domain
+from genenv.domains.base import Domain, released
 from genenv.domains.isolated import Isolated
 from genenv.errors import InputError
 from genenv.session import make_domain
 
 MODULE = """
-from genenv.domains.base import Domain
+from genenv.domains.base import Domain, released
 
 class Stub(Domain):
     name = "stub"
@@ -51,6 +55,7 @@ class inner:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
+    monkeypatch.setenv("PYTHONPATH", ":".join(p for p in sys.path if p))
     (tmp_path / "my_field.py").write_text(MODULE)
     (tmp_path / "my_broken.py").write_text("import os\n\nprint(1 / 0)\n")
     (tmp_path / "my_needy.py").write_text("import not_there_at_all\n")
@@ -98,7 +103,8 @@ def test_one_line_says_what_is_wrong(here: Path, path: str, options: dict, line:
 
 def test_a_domain_of_ones_own_is_isolated_unless_told_otherwise(here: Path) -> None:
     settings = build_config({"domain": {"name": "my_field:make", "options": {"size": 1}}}, "x").domain
-    assert isinstance(make_domain(settings), Isolated)
+    with released(make_domain(settings)) as domain:
+        assert isinstance(domain, Isolated)
     assert not isinstance(make_domain(settings.model_copy(update={"timeout": 0.0})), Isolated)
 
 
@@ -122,3 +128,28 @@ def test_the_members_are_those_of_the_protocol() -> None:
     methods = {n for n, m in inspect.getmembers(Domain, inspect.isfunction) if not n.startswith("_")}
     assert set(own.MEMBERS) == methods | {"name", "families"}
     assert len(own.MEMBERS) == 10
+
+
+def test_genenv_gate_takes_a_configuration(here: Path) -> None:
+    (here / "c.toml").write_text('[domain]\nname = "my_field:make"\ntimeout = 0\noptions = {size = -2}\n')
+    (here / "t.jsonl").write_text("{}\n")
+    result = CliRunner().invoke(app, ["gate", "c.toml", "t.jsonl"])
+    assert (result.exit_code, "size is below zero" in result.stderr) == (2, True)
+    result = CliRunner().invoke(app, ["gate", "c.toml", "t.jsonl", "--catalogue", "x.jsonl"])
+    assert "--catalogue: not beside c.toml" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["gate", "score"])
+def test_a_domain_is_closed_after_use(here: Path, monkeypatch: pytest.MonkeyPatch, command: str) -> None:
+    closed = []
+    (here / "t.jsonl").write_text('{"level": 1, "serial": "000001"}\n')
+    (here / "o.jsonl").write_text('{"id": "1", "output": "ok 000001"}\n')
+
+    class Closing(Levels):
+        def close(self) -> None:
+            closed.append(True)
+
+    monkeypatch.setattr(session, "make_domain", lambda config: Closing())
+    arguments = ["gate", "tool_use", "t.jsonl"] if command == "gate" else ["score", "t.jsonl", "o.jsonl"]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    assert closed == [True]

@@ -9,8 +9,8 @@ from functools import cache
 from importlib import resources
 from pathlib import Path
 
-from genenv.domains import openapi
 from genenv.domains.functions import Catalogue, Function, checked
+from genenv.domains.openapi import functions as from_openapi
 from genenv.errors import InputError
 from genenv.files import read_lines
 from genenv.parsing import parse_json_object
@@ -43,7 +43,7 @@ def read_catalogue(path: Path) -> tuple[Catalogue, list[str]]:
     version = document.get("openapi") if isinstance(document, dict) else None
     if not str(version).startswith("3."):
         raise InputError(f"{path}: expected a list of tools or an OpenAPI 3 document, found {_kind(document)}")
-    functions, skipped = openapi.functions(document)
+    functions, skipped = from_openapi(document)
     if not functions:
         reasons = "; ".join(skipped[:SHOWN]) or "it has no operations"
         raise InputError(f"{path}: expected at least one operation that becomes a function, found none: {reasons}")

@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, validate_call
 
 from genenv.domains.base import SpecError, Step, order_line
+from genenv.errors import InputError
 from genenv.parsing import Call, format_tool_calls, parse_tool_calls, shorten
 from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task, canonical, derive_seed
 
@@ -96,7 +97,7 @@ class ToolDomain(ABC, Generic[S]):
                 return self._task(self.random_spec(family, rng))
             except SpecError as error:
                 refused = str(error)
-        raise ValueError(f"{self.name}: {DRAWS} random specifications of {family} are no tasks: {refused}")
+        raise InputError(f"{self.name}: {DRAWS} random specifications of {family} are no tasks: {refused}")
 
     # -- the simulator's side ----------------------------------------------------------------------------------
 

@@ -19,8 +19,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 
-from genenv.domains import own
 from genenv.domains.base import Domain, Episode, Step, release, repeats
+from genenv.domains.own import load
+from genenv.errors import InputError
 from genenv.processes import AnswerError, Worker, WorkerError, serve
 from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task
 
@@ -30,13 +31,18 @@ START_TIMEOUT = 120.0
 
 
 class Isolated:
-    """`domain`, which `path` and `options` make again in each worker. `timeout`: seconds for one answer of an episode."""
+    """`domain`, which `path` and `options` make again in each worker. `timeout`: seconds for one answer of an episode.
+
+    Raises InputError if the first worker cannot make it.
+    """
 
     def __init__(self, domain: Domain, path: str, options: Mapping[str, Json], timeout: float) -> None:
         self._domain = domain
         self._arguments = (path, json.dumps(options))
         self._timeout = timeout
-        self._hosts: list[_Host] = []
+        self._hosts = [_Host(self._arguments, timeout)]
+        if self._hosts[0].lost:
+            raise InputError(f"domain.name: {path}: {self._hosts[0].lost}")
         self.name, self.families, self.repeats = domain.name, domain.families, repeats(domain)
         self.max_turns: int | None = getattr(domain, "max_turns", None)
 
@@ -98,7 +104,7 @@ class _Host:
         try:
             self._worker.ask({"hello": True}, START_TIMEOUT)
         except WorkerError as error:
-            self.lost = f"the domain cannot be made in a worker: {error}"
+            self.lost = f"it cannot be made in a worker process: {error}"
             self._worker.close()
 
     def ask(self, request: Json) -> Json:
@@ -166,7 +172,7 @@ class _Served:
     """The worker's side: the domain, once it is made, and the episodes that are open."""
 
     def __init__(self, path: str, options: str) -> None:
-        self._make = functools.partial(own.load, path, json.loads(options))
+        self._make = functools.partial(load, path, json.loads(options))
         self._domain: Domain | None = None
         self._episodes: dict[int, Episode] = {}
 

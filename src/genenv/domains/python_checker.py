@@ -153,7 +153,7 @@ class PythonChecker:
     def perturbed(self, task: Task) -> Sequence[Sequence[str]]:
         """Nothing, "null", the prompt itself, and the reference with one digit or else one letter changed."""
         reference: str = task.target["reference"]
-        answers = ["", "null", task.messages[-1].content, _altered(reference, random.Random(task.id))]
+        answers = ["", "null", task.messages[-1].content, altered(reference, random.Random(task.id))]
         return [[a] for a in answers if a != reference]
 
     def episode(self, task: Task) -> CheckerEpisode:
@@ -221,7 +221,7 @@ def _evenly(lines: Sequence[_Line], rng: random.Random) -> list[_Line]:
     return [line for _, line in sorted(keyed, key=lambda pair: pair[0])]
 
 
-def _altered(text: str, rng: random.Random) -> str:
+def altered(text: str, rng: random.Random) -> str:
     """`text` with one character changed: a digit by one, so that a number changes in parity too, else a letter."""
     digits = [i for i, c in enumerate(text) if c in "0123456789"]
     letters = [i for i, c in enumerate(text) if c.isalpha()]
