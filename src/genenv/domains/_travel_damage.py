@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from genenv.benchmarks._travel_rules import MEALS, Query, cost, read_plan
 from genenv.benchmarks._travel_tables import Restaurant, Room
-from genenv.domains._travel_solver import allows
+from genenv.domains._travel_trip import allows
 from genenv.domains._travel_world import World
 from genenv.types import Json
 
@@ -58,18 +58,16 @@ def _stay(days: Days, full: int) -> list[int]:
 def _other_rooms(query: Query, days: Days, full: int, world: World) -> Iterator[Days]:
     """Another city's room; one that breaks a limit; one for more nights than one stays."""
     here, stay = days[full]["current_city"], _stay(days, full)
-
-    def moved(room: Room) -> Days:
-        return _with(days, {i: {"accommodation": f"{room.name}, {room.city}"} for i in stay})
-
     names = [room.name for room in world.rooms[here]]
     elsewhere = (room for city, rooms in world.rooms.items() if city != here for room in rooms)
-    if foreign := next((room for room in elsewhere if room.name not in names), None):
-        yield moved(foreign)
-    if wrong := next((room for room in world.rooms[here] if not allows(query, room)), None):
-        yield moved(wrong)
-    if long := next((room for room in world.rooms[here] if room.minimum_nights > len(stay)), None):
-        yield moved(long)
+    found = [
+        next((room for room in elsewhere if room.name not in names), None),
+        next((room for room in world.rooms[here] if not allows(query, room)), None),
+        next((room for room in world.rooms[here] if room.minimum_nights > len(stay)), None),
+    ]
+    for room in dict.fromkeys(found):
+        if room is not None:
+            yield _with(days, {i: {"accommodation": f"{room.name}, {room.city}"} for i in stay})
 
 
 def _cuisines(query: Query, days: Days, full: int, world: World) -> Iterator[Days]:

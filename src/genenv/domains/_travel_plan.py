@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from genenv.benchmarks._travel_rules import FIELDS, MEALS, PlanError
-from genenv.domains._travel_solver import Ride, Trip
+from genenv.domains._travel_trip import Ride, Trip
 from genenv.domains._travel_world import World
 from genenv.parsing import shorten
 from genenv.types import Json
@@ -68,8 +68,7 @@ def write_compact(days: Sequence[Day]) -> str:
 
 
 def _compact_line(day: Day) -> str:
-    ride = _RIDE.fullmatch(day["transportation"])
-    travel = "-" if ride is None else f"Flight {ride[1]}" if ride[1] else ride[2]
+    travel = day["transportation"].partition(", from ")[0].replace("Flight Number: ", "Flight ")
     names = [day[field].rpartition(", ")[0] or "-" for field in ("accommodation", *MEALS)]
     seen = ";".join(name.rpartition(", ")[0] for name in day["attraction"].split(";")[:-1]) or "-"
     columns = [str(day["days"]), day["current_city"].removeprefix("from "), travel, *names, seen]
