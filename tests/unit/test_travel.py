@@ -107,8 +107,8 @@ def test_one_episode_to_the_letter():
     [
         ("Royal Oven", "Green Oven", "is_valid_restaurants: 'Green Oven, Garda' twice"),
         ("Royal Oven", "Royal Spoon", "is_valid_information_in_sandbox: day 2: 'Royal Spoon, Garda' is not in the tables"),
-        ("Royal Oven", "Royal", "inexact: day 2: dinner: 'Royal, Garda' is not in the tables"),
-        ("Sunny Park", "Park", "inexact: day 2: attraction: 'Park, Garda' is not in the tables"),
+        ("Royal Oven", "Royal", "inexact: day 2: dinner: no restaurant 'Royal, Garda' in Garda"),
+        ("Sunny Park", "Park", "inexact: day 2: attraction: no attraction 'Park, Garda' in Garda"),
         ("New Inn", "Grand Lodge", "valid_room_type: 'Grand Lodge' is a shared room"),
         ("\n3|Garda to Varna|Taxi", "", "is_reasonable_visiting_city: does not return; is_not_absent: 2 of 3 days"),
         ("Taxi", "Flight F4586", "is_valid_information_in_sandbox: day 3: 'Flight Number: F4586, from Garda to Varna' is not in"
@@ -174,21 +174,24 @@ def test_the_official_form_is_read_as_the_benchmark_does():
     assert score(OFFICIAL, task, f"Here it is:\n{json.dumps(days, indent=1)}").value == 1.0
     assert score(OFFICIAL, task, "no idea").reason == "no plan: no JSON array of objects in the text"
     assert score(OFFICIAL, task, PLAN).reason == "no plan: no JSON array of objects in the text"
+    sight = OFFICIAL.world("seed").attractions["Varna"][0].name
     for field, value, reason in [
         ("lunch", None, 'inexact: day 2: lunch: expected a text, or "-"'),
-        ("attraction", "Atlantis", "inexact: day 2: attraction: 'Atlantis' is not in the tables"),
-        ("attraction", "Sunny Park, Garda;Atlantis", "inexact: day 2: attraction: 'Atlantis' is not in the tables"),
+        ("attraction", "Atlantis", "inexact: day 2: attraction: no attraction 'Atlantis' in Garda"),
+        ("attraction", "Sunny Park, Garda;Atlantis", "inexact: day 2: attraction: no attraction 'Atlantis' in Garda"),
         ("transportation", "Bus in Garda", "inexact: day 2: transportation: 'Bus in Garda' is no way between the day's two"
          " cities"),
-        ("dinner", ", Garda", "inexact: day 2: dinner: ', Garda' is not in the tables"),
+        ("dinner", "Green Pot, Varna", "inexact: day 2: dinner: no restaurant 'Green Pot, Varna' in Garda"),
+        ("attraction", "{}, Varna;", "inexact: day 2: attraction: no attraction '{}, Varna' in Garda"),
+        ("dinner", ", Garda", "inexact: day 2: dinner: no restaurant ', Garda' in Garda"),
     ]:  # fmt: skip
         changed = [dict(day) for day in days]
-        changed[1][field] = value
+        changed[1][field] = value and value.format(sight)
         assert evaluate(
             OFFICIAL.query(task), read_plan(changed, OFFICIAL.query(task)), OFFICIAL.world("seed").tables
         ).passed
         assert (found := score(OFFICIAL, task, json.dumps(changed))).value == 0.0
-        assert found.reason == reason
+        assert found.reason == reason.format(sight)
 
 
 # -- building ------------------------------------------------------------------------------------------------------

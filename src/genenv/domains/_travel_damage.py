@@ -41,13 +41,17 @@ def _whole_days(query: Query, days: Days, full: int, world: World) -> Iterator[D
 
 
 def _fields(query: Query, days: Days, full: int, world: World) -> Iterator[Days]:
-    """One field empty, one restaurant twice, one name invented, one cut short."""
+    """One field empty; one restaurant twice, invented, cut short, or of another city."""
     city = days[full]["current_city"]
+    names = [place.name for place in world.restaurants[city]]
+    elsewhere = (place for rows in world.restaurants.values() for place in rows)
     for field in ("lunch", "attraction", "accommodation"):
         yield _with(days, {full: {field: "-"}})
     yield _with(days, {full: {"dinner": days[full]["breakfast"]}})
     yield _with(days, {full: {"dinner": f"{INVENTED}, {city}"}})
     yield _with(days, {full: {"dinner": f"{days[full]['dinner'].split()[0][:-1]}, {city}"}})
+    if foreign := next((place for place in elsewhere if place.name not in names), None):
+        yield _with(days, {full: {"dinner": f"{foreign.name}, {foreign.city}"}})
 
 
 def _stay(days: Days, full: int) -> list[int]:
@@ -67,7 +71,9 @@ def _other_rooms(query: Query, days: Days, full: int, world: World) -> Iterator[
     ]
     for room in dict.fromkeys(found):
         if room is not None:
-            yield _with(days, {i: {"accommodation": f"{room.name}, {room.city}"} for i in stay})
+            # on the day of arrival the official rules would notice another city, on a full day they may not
+            nights = stay if room.city == here else stay[1:]
+            yield _with(days, {i: {"accommodation": f"{room.name}, {room.city}"} for i in nights})
 
 
 def _cuisines(query: Query, days: Days, full: int, world: World) -> Iterator[Days]:
