@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 import random
 import sys
 from collections import Counter
 from itertools import permutations
+from pathlib import Path
 
 import jsonschema
 import llguidance
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from test_properties import ANY_TEXT, examples
 from travel_oracle import cheapest_by_trying, query_in_words, second_verdict
 
+import genenv
 from genenv.benchmarks._travel_rules import PlanError, evaluate, read_plan
 from genenv.benchmarks._travel_tables import Flight, Place, Restaurant, Room
 from genenv.domains import _travel_solver
@@ -590,3 +593,17 @@ def test_names_of_ones_own():
     domain = Travel(1, (3,), size=Size(cities=4, states=2, restaurants=3, attractions=1, rooms=2), names=Names(*words))
     assert sorted(domain._open.states) == ["Xara", "Yent", "Zoll"]
     assert [place.name.split()[0] in ("Big", "Wee") for place in domain._open.restaurants["Xara"]] == [True] * 3
+
+
+def test_the_training_text_is_real_play_and_knows_no_hidden_city(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(genenv.__file__).parents[2] / "scripts"))
+    text = importlib.import_module("base_text_travel")
+    some = [e for e, _ in zip(text.examples(random.Random(0)), range(150), strict=False)]
+    assert some == [e for e, _ in zip(text.examples(random.Random(0)), range(150), strict=False)]
+    played = [e for e in some if e.chat.tools]
+    assert 90 < len(played) < 120
+    assert all(turn.answer for e in played for turn in e.turns[:-1])
+    assert not any(name in repr(some) for name in NAMES.hidden)
+    rates = text.success(60)
+    assert rates["3-day easy"] > rates["3-day hard"] > 0.1
+    assert rates["3-day easy"] < 0.7
