@@ -2,6 +2,8 @@
 
 Most worlds have the domain's own words in other places, some have made-up ones, and none is the domain's default: so
 there is nothing to recite. Names of held-out cities never occur.
+
+    python scripts/base_text_travel.py      # how often the expert earns 1, by family
 """
 
 from __future__ import annotations
@@ -20,10 +22,11 @@ from base_text import Example, Turn
 
 from genenv.benchmarks._travel_rules import SEATS, Query
 from genenv.benchmarks._travel_tables import Flight, Place, Restaurant, Room
-from genenv.domains._travel_solver import allows, nightly
+from genenv.domains._travel_spec import LIMITS, MAX_PEOPLE, SLACK
+from genenv.domains._travel_trip import allows, nightly
 from genenv.domains._travel_world import NAMES, Names, Size, World, made_up_name
 from genenv.domains.base import SpecError
-from genenv.domains.travel import LIMITS, MAX_PEOPLE, SLACK, Travel
+from genenv.domains.travel import Travel
 from genenv.parsing import Call, format_tool_calls
 from genenv.types import Chat, Json, Message, Seed, Task
 
@@ -202,14 +205,6 @@ def transcript(domain: Travel, task: Task, rng: random.Random) -> tuple[Example,
 # -- the simulator ---------------------------------------------------------------------------------------------
 
 
-def random_task(domain: Travel, family: str, rng: random.Random) -> Task:
-    while True:
-        try:
-            return domain.build(domain.random_spec(family, "seed", rng))
-        except SpecError:
-            continue  # no such trip
-
-
 def edited(domain: Travel, task: Task, rng: random.Random) -> Task:
     """The task with one field of its specification changed."""
     while True:
@@ -220,7 +215,7 @@ def edited(domain: Travel, task: Task, rng: random.Random) -> Task:
             "people": rng.randint(1, MAX_PEOPLE),
             "slack": rng.choice(SLACK),
         }
-        value = values[field] if field in values else rng.choice(LIMITS[field]["enum"])
+        value = values[field] if field in values else rng.choice(LIMITS[field])
         if value == task.spec[field]:
             continue
         try:
@@ -231,7 +226,7 @@ def edited(domain: Travel, task: Task, rng: random.Random) -> Task:
 
 def simulator_example(domain: Travel, task: Task, rng: random.Random) -> Example:
     edit = rng.random() < EDITS
-    target = edited(domain, task, rng) if edit else random_task(domain, task.family, rng)
+    target = edited(domain, task, rng) if edit else domain.random_task(task.family, "seed", rng)
     example, answer = Seed(task.family, task.spec), Seed(target.family, target.spec)
     success = rng.choice((None, rng.random(), rng.random()))
     direction = domain.direction(example, answer)
@@ -244,7 +239,7 @@ def examples(rng: random.Random) -> Iterator[Example]:
     while True:
         domain = random_domain(rng)
         for _ in range(WORLD_LASTS):
-            task = random_task(domain, rng.choice(domain.families), rng)
+            task = domain.random_task(rng.choice(domain.families), "seed", rng)
             if rng.random() < SIMULATOR:
                 yield simulator_example(domain, task, rng)
             else:
@@ -264,3 +259,14 @@ def frequent_words(tokenizer: Any, count: int = 250, sample: int = 2000) -> list
                     saved[word] += len(tokenizer.encode(word, add_special_tokens=False)) - 1
     # made-up names are all but unique
     return [word for word, tokens in saved.most_common(count) if tokens >= sample / 100]
+
+
+def success(count: int, seed: int = 0) -> dict[str, float]:
+    """Share of `count` tasks of each family that the expert solves, in the domain's default world."""
+    domain, rng = Travel(days=(3,), plan="compact"), random.Random(seed)
+    tasks = {family: [domain.random_task(family, "seed", rng) for _ in range(count)] for family in domain.families}
+    return {family: sum(transcript(domain, task, rng)[1] for task in some) / count for family, some in tasks.items()}
+
+
+if __name__ == "__main__":
+    print(", ".join(f"{family} {share:.1%}" for family, share in success(1000).items()))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from genenv.benchmarks._travel_rules import MEALS, Query, cost, read_plan
 from genenv.benchmarks._travel_tables import Restaurant, Room
-from genenv.domains._travel_solver import allows
+from genenv.domains._travel_trip import allows
 from genenv.domains._travel_world import World
 from genenv.types import Json
 
@@ -41,13 +41,17 @@ def _whole_days(query: Query, days: Days, full: int, world: World) -> Iterator[D
 
 
 def _fields(query: Query, days: Days, full: int, world: World) -> Iterator[Days]:
-    """One field empty, one restaurant twice, one name invented, one cut short."""
+    """One field empty; one restaurant twice, invented, cut short, or of another city."""
     city = days[full]["current_city"]
+    names = [place.name for place in world.restaurants[city]]
+    elsewhere = (place for rows in world.restaurants.values() for place in rows)
     for field in ("lunch", "attraction", "accommodation"):
         yield _with(days, {full: {field: "-"}})
     yield _with(days, {full: {"dinner": days[full]["breakfast"]}})
     yield _with(days, {full: {"dinner": f"{INVENTED}, {city}"}})
     yield _with(days, {full: {"dinner": f"{days[full]['dinner'].split()[0][:-1]}, {city}"}})
+    if foreign := next((place for place in elsewhere if place.name not in names), None):
+        yield _with(days, {full: {"dinner": f"{foreign.name}, {foreign.city}"}})
 
 
 def _stay(days: Days, full: int) -> list[int]:
@@ -58,18 +62,18 @@ def _stay(days: Days, full: int) -> list[int]:
 def _other_rooms(query: Query, days: Days, full: int, world: World) -> Iterator[Days]:
     """Another city's room; one that breaks a limit; one for more nights than one stays."""
     here, stay = days[full]["current_city"], _stay(days, full)
-
-    def moved(room: Room) -> Days:
-        return _with(days, {i: {"accommodation": f"{room.name}, {room.city}"} for i in stay})
-
     names = [room.name for room in world.rooms[here]]
     elsewhere = (room for city, rooms in world.rooms.items() if city != here for room in rooms)
-    if foreign := next((room for room in elsewhere if room.name not in names), None):
-        yield moved(foreign)
-    if wrong := next((room for room in world.rooms[here] if not allows(query, room)), None):
-        yield moved(wrong)
-    if long := next((room for room in world.rooms[here] if room.minimum_nights > len(stay)), None):
-        yield moved(long)
+    found = [
+        next((room for room in elsewhere if room.name not in names), None),
+        next((room for room in world.rooms[here] if not allows(query, room)), None),
+        next((room for room in world.rooms[here] if room.minimum_nights > len(stay)), None),
+    ]
+    for room in dict.fromkeys(found):
+        if room is not None:
+            # on the day of arrival the official rules would notice another city, on a full day they may not
+            nights = stay if room.city == here else stay[1:]
+            yield _with(days, {i: {"accommodation": f"{room.name}, {room.city}"} for i in nights})
 
 
 def _cuisines(query: Query, days: Days, full: int, world: World) -> Iterator[Days]:

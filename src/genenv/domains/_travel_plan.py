@@ -13,7 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from genenv.benchmarks._travel_rules import FIELDS, MEALS, PlanError
-from genenv.domains._travel_solver import Ride, Trip
+from genenv.benchmarks._travel_tables import Place, Restaurant, Room
+from genenv.domains._travel_trip import Ride, Trip
 from genenv.domains._travel_world import World
 from genenv.parsing import shorten
 from genenv.types import Json
@@ -68,8 +69,7 @@ def write_compact(days: Sequence[Day]) -> str:
 
 
 def _compact_line(day: Day) -> str:
-    ride = _RIDE.fullmatch(day["transportation"])
-    travel = "-" if ride is None else f"Flight {ride[1]}" if ride[1] else ride[2]
+    travel = day["transportation"].partition(", from ")[0].replace("Flight Number: ", "Flight ")
     names = [day[field].rpartition(", ")[0] or "-" for field in ("accommodation", *MEALS)]
     seen = ";".join(name.rpartition(", ")[0] for name in day["attraction"].split(";")[:-1]) or "-"
     columns = [str(day["days"]), day["current_city"].removeprefix("from "), travel, *names, seen]
@@ -123,7 +123,8 @@ def inexact(days: Json, world: World) -> str:
     """What in an official plan is not written out exactly as the tables have it, empty if nothing is.
 
     The official checks are lenient: a bus is free and never looked up, a part of a name stands for it, null is a meal,
-    an attraction without its semicolon is anywhere. An agent in training would find such holes, so they are closed here.
+    on a day in one city any place is near, an attraction without its semicolon is anywhere. An agent in training would
+    find such holes, so they are closed here.
     """
     return next((f"day {i}: {why}" for i, day in enumerate(days, 1) for why in _inexact(day, world)), "")
 
@@ -133,23 +134,30 @@ def _inexact(day: Day, world: World) -> Iterator[str]:
         if not isinstance(day.get(field), str) or not day[field]:
             yield f'{field}: expected a text, or "-"'
             return
+    move = _MOVE.fullmatch(day["current_city"])
+    here = move.groups() if move else (day["current_city"],)
     if day["transportation"] != "-":
-        move, ride = _MOVE.fullmatch(day["current_city"]), _RIDE.fullmatch(day["transportation"])
-        if move is None or ride is None or ride.groups()[2:] != move.groups():
+        ride = _RIDE.fullmatch(day["transportation"])
+        if move is None or ride is None or ride.groups()[2:] != here:
             yield f"transportation: {shorten(day['transportation'])!r} is no way between the day's two cities"
         elif ride[1] and ride[1] not in [flight.number for flight in world.flights.get((move[1], move[2]), ())]:
             yield f"transportation: no flight {shorten(ride[1])!r} from {shorten(move[1])} to {shorten(move[2])}"
-    for field in (*MEALS, "accommodation"):
-        rows = world.rooms if field == "accommodation" else world.restaurants
-        if day[field] != "-" and not _known(day[field], rows):
-            yield f"{field}: {shorten(day[field])!r} is not in the tables"
+    for meal in MEALS:
+        if day[meal] != "-" and not _known(day[meal], here, world.restaurants):
+            yield f"{meal}: no restaurant {shorten(day[meal])!r}{_in(here)}"
+    if day["accommodation"] != "-" and not _known(day["accommodation"], here[-1:], world.rooms):
+        yield f"accommodation: no room {shorten(day['accommodation'])!r}{_in(here[-1:])}"
     if day["attraction"] != "-":
         *names, rest = day["attraction"].split(";")
-        unknown = next((name for name in names if not _known(name, world.attractions)), rest)
+        unknown = next((name for name in names if not _known(name, here, world.attractions)), rest)
         if unknown or not names:
-            yield f"attraction: {shorten(unknown)!r} is not in the tables"
+            yield f"attraction: no attraction {shorten(unknown)!r}{_in(here)}"
 
 
-def _known(text: str, rows: Mapping[str, Sequence[object]]) -> bool:
+def _in(cities: Sequence[str]) -> str:
+    return f" in {' or '.join(map(shorten, cities))}"
+
+
+def _known(text: str, cities: Sequence[str], rows: Mapping[str, Sequence[Place | Restaurant | Room]]) -> bool:
     name, _, city = text.rpartition(", ")
-    return any(getattr(row, "name", None) == name for row in rows.get(city, ()))
+    return city in cities and any(row.name == name for row in rows.get(city, ()))

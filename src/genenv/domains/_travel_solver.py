@@ -2,93 +2,30 @@
 
 What is chosen: for each stop of the trip a city, a room and a number of nights; a ride to each stop and one back home; the
 restaurants. What the rules leave open is settled once and loses nothing: one room a stop (the cheapest of several would
-do for all nights), the cheapest of the flights between two cities, nothing planned in the home city. On days of travel no
-meal is planned, save on arrival where a cuisine is missing. Attractions are free, so any will do.
+do for all nights), the cheapest of the flights between two cities. On days of travel no meal is planned, save on arrival
+where a cuisine is missing. Attractions are free, so any will do. All nights are spent away: what the official rules would
+also take, a last day at home, is no trip here.
 """
 
 from __future__ import annotations
 
-import importlib
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from genenv.benchmarks._travel_rules import HOUSE_RULES, MEALS, ROOMS, SEATS, Query
-from genenv.benchmarks._travel_tables import Flight, Place, Restaurant, Room
+import highspy
+
+from genenv.benchmarks._travel_rules import MEALS, Query
+from genenv.benchmarks._travel_tables import Room
+from genenv.domains._travel_trip import NoTrip, Ride, Stop, Trip, allows, nightly, rides
 from genenv.domains._travel_world import World
-from genenv.errors import MissingExtraError
-
-if TYPE_CHECKING:
-    import highspy
 
 
-class NoTrip(Exception):
-    """There is no trip; the message says why."""
+class _Silent(highspy.Highs):
+    """HiGHS without its banner, which it prints when callbacks are set up for the first time."""
 
-
-@dataclass(frozen=True)
-class Ride:
-    """`flight` is None for a car; `mode` is "Flight", "Taxi" or "Self-driving". `cost` is for all people."""
-
-    origin: str
-    destination: str
-    mode: str
-    cost: int
-    flight: Flight | None = None
-
-
-@dataclass(frozen=True)
-class Stop:
-    """Some nights in one city. `meals` are those of the full days, three each, then those of the day of arrival."""
-
-    room: Room
-    nights: int
-    meals: tuple[Restaurant, ...]
-    attractions: tuple[Place, ...]
-
-
-@dataclass(frozen=True)
-class Trip:
-    """`rides` has one more entry than `stops`: the last one is the way back. `cost` is in dollars for all people."""
-
-    stops: tuple[Stop, ...]
-    rides: tuple[Ride, ...]
-    cost: int
-
-
-def rides(world: World, query: Query, origin: str, destination: str) -> Iterator[Ride]:
-    """The ways between two cities that a query allows, of flights the cheapest."""
-    flights = world.flights.get((origin, destination), ())
-    if flights and query.transportation != "no flight":
-        flight = min(flights, key=lambda f: f.price)
-        yield Ride(origin, destination, "Flight", round(flight.price * query.people), flight)
-    for mode, seats in SEATS.items():
-        fare = world.tables.fare(mode, origin, destination)
-        if fare is not None and query.transportation != f"no {mode}":
-            yield Ride(origin, destination, mode.capitalize(), fare * math.ceil(query.people / seats))
-
-
-def allows(query: Query, room: Room) -> bool:
-    """Whether a room keeps the query's limits on rooms."""
-    if query.house_rule in HOUSE_RULES and f"No {query.house_rule}" in room.rules:
-        return False
-    if query.room_type == "not shared room":
-        return room.type != ROOMS["shared room"]
-    return query.room_type is None or room.type == ROOMS[query.room_type]
-
-
-def nightly(query: Query, room: Room) -> int:
-    """Dollars a night for all people."""
-    return round(room.price * math.ceil(query.people / room.occupancy))
-
-
-def solver() -> Any:
-    """The module of HiGHS. Raises MissingExtraError."""
-    try:
-        return importlib.import_module("highspy")
-    except ModuleNotFoundError:
-        raise MissingExtraError("highspy", "travel", "the domain travel") from None
+    def enableCallbacks(self) -> None:  # noqa: N802
+        self.silent()
+        super().enableCallbacks()  # type: ignore[no-untyped-call]
 
 
 class _Model:
@@ -177,15 +114,14 @@ class _Model:
 
 
 def cheapest_trip(world: World, query: Query) -> Trip:
-    """The optimum for a query, whose budget is not looked at. Raises NoTrip, and MissingExtraError without HiGHS."""
-    module = solver()
-    highs = module.Highs()
-    for option, value in (("output_flag", False), ("threads", 1), ("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0)):
+    """The optimum for a query, whose budget is not looked at. Raises NoTrip."""
+    highs = _Silent()  # type: ignore[no-untyped-call]
+    for option, value in (("threads", 1), ("mip_rel_gap", 0.0), ("mip_abs_gap", 0.0)):
         highs.setOptionValue(option, value)
-    cities = [query.dest] if query.days <= 3 else world.cities(query.dest)
+    cities = [query.dest] if query.cities == 1 else world.cities(query.dest)
     model = _Model(world, query, cities, highs)
     highs.minimize()
     status = highs.getModelStatus()
-    if status != module.HighsModelStatus.kOptimal:
+    if status != highspy.HighsModelStatus.kOptimal:
         raise NoTrip(f"no trip keeps all limits ({highs.modelStatusToString(status).lower()})")
     return model.trip()

@@ -51,7 +51,7 @@ NAMES = Names(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class World:
     """Everything that can be looked up. Ways have a direction; `km` is None where there is no road."""
 
@@ -73,6 +73,10 @@ class World:
             roads=(Road(origin, destination, km) for (origin, destination), km in self.km.items()),
             states=self.states,
         )
+
+    @functools.cached_property
+    def all_states(self) -> list[str]:
+        return sorted(set(self.states.values()))
 
     def cities(self, state: str) -> tuple[str, ...]:
         return tuple(city for city, own in self.states.items() if own == state)
@@ -130,7 +134,7 @@ def make_world(seed: int, size: Size, names: Names = NAMES) -> tuple[World, tupl
     """A world and its hidden cities."""
     size.check(names)
     rng = random.Random(f"travel world {seed}")
-    known = _cities(names.cities, size.cities - size.hidden, (), rng)
+    known = _cities(names.cities, size.cities - size.hidden, names.hidden, rng)
     hidden = _cities(names.hidden, size.hidden, [*names.cities, *known], rng)
     chosen = rng.sample(names.states, size.states)
     # the hidden ones come last, so that they are spread over the states as the others are

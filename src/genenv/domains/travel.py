@@ -13,37 +13,29 @@ Flights go daily, so queries have no dates: no official check looks at them.
 from __future__ import annotations
 
 import functools
-import itertools
 import json
-import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from genenv.benchmarks._travel_rules import Query
 from genenv.benchmarks.travelplanner import PLAN_FORMAT, find_plan, judge, undelivered
 from genenv.domains._travel_damage import damaged
 from genenv.domains._travel_plan import COMPACT, inexact, official, read_compact, write_compact
-from genenv.domains._travel_solver import NoTrip, Trip, cheapest_trip, solver
+from genenv.domains._travel_spec import CITIES, LEVELS, LIMITS, SLACK, TravelSpec, edit_schema, request, task_schema
 from genenv.domains._travel_tools import IN_CITY, TOOLS, declaration, look_up
+from genenv.domains._travel_trip import NoTrip, Trip
 from genenv.domains._travel_world import CUISINES, NAMES, Names, Size, World, make_world
 from genenv.domains.base import SpecError, Step
-from genenv.errors import InputError
+from genenv.errors import InputError, MissingExtraError
 from genenv.parsing import Call, format_tool_calls, parse_tool_calls
 from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
 
-CITIES = {3: 1, 5: 2, 7: 3}
-"""Cities to visit by days, as in the benchmark: up to three days one city, then cities of one state."""
-LEVELS = {"easy": 0, "medium": 1, "hard": 3}
-"""Number of limits besides the budget."""
-SLACK = range(5, 105, 5)
-"""Percent that a budget lies above the cheapest trip, as the simulator may choose."""
-MAX_PEOPLE = 8
-MAX_CUISINES = 2
 SHOWN = 6
 """Places that the simulator may choose from."""
+MAX_TRIES = 1000
 MAX_CALLS = 24
 """Look-ups that are answered in one turn."""
 
@@ -56,38 +48,6 @@ SIMULATOR_INSTRUCTIONS = (
     'You write queries for an agent that plans trips, as one JSON object: from "org" to "dest", "slack" is the percent that'
     ' the budget lies above the cheapest plan, "house_rule" is what rooms must allow, "cuisines" what must be eaten.'
 )
-
-HouseRule = Literal["smoking", "parties", "children under 10", "visitors", "pets"]
-RoomType = Literal["shared room", "not shared room", "private room", "entire room"]
-Transportation = Literal["no flight", "no self-driving"]
-LIMITS: Mapping[str, Json] = {
-    "house_rule": {"enum": ["smoking", "parties", "children under 10", "visitors", "pets"]},
-    "cuisines": {
-        "enum": [list(some) for n in range(1, MAX_CUISINES + 1) for some in itertools.combinations(CUISINES, n)]
-    },
-    "room_type": {"enum": ["shared room", "not shared room", "private room", "entire room"]},
-    "transportation": {"enum": ["no flight", "no self-driving"]},
-}
-"""JSON schemas of the limits, in the order in which they are written."""
-
-
-class TravelSpec(BaseModel):
-    """What the simulator writes. A limit that is None is no limit."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-    org: str
-    dest: str
-    days: Literal[3, 5, 7]
-    people: int = Field(ge=1, le=MAX_PEOPLE)
-    slack: int = Field(ge=0, le=100)
-    house_rule: HouseRule | None = None
-    cuisines: list[str] | None = Field(default=None, min_length=1, max_length=MAX_CUISINES)
-    room_type: RoomType | None = None
-    transportation: Transportation | None = None
-
-    @property
-    def limits(self) -> list[str]:
-        return [name for name in LIMITS if getattr(self, name) is not None]
 
 
 class Travel:
@@ -106,7 +66,10 @@ class Travel:
         size: Size | None = None,
         names: Names = NAMES,
     ) -> None:
-        solver()
+        try:
+            from genenv.domains._travel_solver import cheapest_trip
+        except ModuleNotFoundError:
+            raise MissingExtraError("highspy", "travel", "the domain travel") from None
         if not days or not set(days) <= set(CITIES):
             raise InputError(f"travel: days: expected some of {', '.join(map(str, CITIES))}, found {list(days)}")
         size = size or Size()
@@ -115,7 +78,7 @@ class Travel:
         self._whole, hidden = make_world(world, size, names)
         self._open = self._whole.without(hidden)
         least = CITIES[self.days[-1]]
-        states = [len(self._open.cities(state)) for state in set(self._open.states.values())]
+        states = [len(self._open.cities(state)) for state in self._open.all_states]
         if self.days[-1] > 3 and (min(states) < least or len(states) < 2):
             raise InputError(
                 f"travel: trips of {self.days[-1]} days need two states of {least} cities, found {sorted(states)}"
@@ -124,7 +87,16 @@ class Travel:
         tools = [name for name in TOOLS if name != "cities" or self.days[-1] > 3]
         self._tools = tuple(declaration(name) for name in tools)
         self.families = tuple(f"{n}-day {level}" for n in self.days for level in LEVELS)
-        self._trip = functools.lru_cache(maxsize=4096)(self._find_trip)
+
+        @functools.lru_cache(maxsize=4096)
+        def solved(world: World, query: Query) -> Trip | str:
+            """The cheapest trip, or why there is none: whatever the budget, so edits of the slack cost nothing."""
+            try:
+                return cheapest_trip(world, query)
+            except NoTrip as error:
+                return str(error)
+
+        self._solved = solved
 
     def world(self, origin: Origin) -> World:
         """What can be looked up in a task: only held-out tasks know of the hidden cities."""
@@ -134,8 +106,8 @@ class Travel:
 
     def random_spec(self, family: str, origin: Origin, rng: random.Random) -> dict[str, Json]:
         """A specification of a family, which may ask for the impossible."""
-        number, _, level = family.partition("-day ")
-        days, world = int(number), self.world(origin)
+        days, level = _family(family)
+        world = self.world(origin)
         org = rng.choice(list(world.states))
         spec: dict[str, Json] = {
             "org": org,
@@ -145,24 +117,27 @@ class Travel:
             "slack": rng.choice(SLACK),
         }
         chosen = rng.sample(list(LIMITS), LEVELS[level])
-        return spec | {name: rng.choice(LIMITS[name]["enum"]) for name in LIMITS if name in chosen}
+        return spec | {name: rng.choice(LIMITS[name]) for name in LIMITS if name in chosen}
 
     def _destinations(self, world: World, days: int, org: str) -> list[str]:
-        if days <= 3:
+        if CITIES[days] == 1:
             return [city for city in world.states if city != org]
-        return sorted({state for city, state in world.states.items() if state != world.states[org]})
+        return [state for state in world.all_states if state != world.states[org]]
 
     def _stream(self, seed: int, origin: Origin) -> Iterator[Task]:
         rng = random.Random(f"travel {origin} {seed}")
         while True:
             for family in self.families:
-                task = None
-                while task is None:
-                    try:
-                        task = self._build(self.random_spec(family, origin, rng), origin)
-                    except SpecError:
-                        continue  # no such trip
-                yield task
+                yield self.random_task(family, origin, rng)
+
+    def random_task(self, family: str, origin: Origin, rng: random.Random) -> Task:
+        """A task of a family. Raises InputError where the world seems to have none."""
+        for _ in range(MAX_TRIES):
+            try:
+                return self._build(self.random_spec(family, origin, rng), origin)
+            except SpecError:
+                continue  # no such trip
+        raise InputError(f"travel: no {family} trip found in this world: try another seed or a larger world")
 
     def seeds(self, count: int, seed: int) -> list[Seed]:
         return [Seed(t.family, t.spec) for t, _ in zip(self._stream(seed, "seed"), range(count), strict=False)]
@@ -185,20 +160,22 @@ class Travel:
         rng = random.Random(seed)
         family = example.family if target is None or edit else target.family
         used = [example.spec] if target is None else [target.spec, example.spec]
-        cities = self._shown([s["org"] for s in used] + [s["dest"] for s in used], list(self._open.states), rng)
-        states = self._shown([s["dest"] for s in used], sorted(set(self._open.states.values())), rng)
-        places = f"Cities: {', '.join(cities)}." + (f" States: {', '.join(states)}." if int(family[0]) > 3 else "")
+        days, level = _family(family)
+        # a destination is a city too, or else a state
+        places = [place for spec in used for place in (spec["org"], spec["dest"])]
+        cities = self._shown(places, list(self._open.states), rng)
+        destinations = cities if CITIES[days] == 1 else self._shown(places, self._open.all_states, rng)
+        known = f"Cities: {', '.join(cities)}." + (f" States: {', '.join(destinations)}." if CITIES[days] > 1 else "")
         solved = "unknown" if success is None else f"{round(100 * success)}%"
-        change = "equally hard" if direction == "similar" else f"so that it gets {direction}"
-        wish = f"Change one thing in it{', ' if direction == 'similar' else ' '}{change}." if edit else (
-            f"Write a new task, {direction}."
-        )  # fmt: skip
+        wish = f"Write a new task, {direction}."
+        if edit:
+            wish = f"Change one thing in it{', equally hard' if direction == 'similar' else f' so that it gets {direction}'}."
         shown = json.dumps(dict(example.spec), separators=(",", ":"), ensure_ascii=False)
-        text = f"{places}\nExample: {shown}\nFamily: {family}. Solved: {solved}. {wish}"
+        text = f"{known}\nExample: {shown}\nFamily: {family}. Solved: {solved}. {wish}"
         chat = Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text)))
         if edit:
-            return chat, {"anyOf": list(self._edits(example.spec, cities, states))}
-        return chat, {"anyOf": list(self._specs(family, cities, states))}
+            return chat, edit_schema(example.spec, cities, destinations)
+        return chat, task_schema(days, level, cities, destinations)
 
     def _shown(self, used: Sequence[str], known: Sequence[str], rng: random.Random) -> list[str]:
         """Up to SHOWN known places in any order, those in use among them."""
@@ -206,33 +183,6 @@ class Travel:
         others = [place for place in known if place not in needed]
         chosen = needed + rng.sample(others, min(len(others), max(0, SHOWN - len(needed))))
         return rng.sample(chosen, len(chosen))
-
-    def _fields(self, days: int, cities: Sequence[str], states: Sequence[str]) -> dict[str, Json]:
-        """JSON schemas of all fields in the order in which they are written."""
-        return {
-            "org": {"enum": list(cities)},
-            "dest": {"enum": list(cities if days <= 3 else states)},
-            "days": {"const": days},
-            "people": {"enum": list(range(1, MAX_PEOPLE + 1))},
-            "slack": {"enum": list(SLACK)},
-            **LIMITS,
-        }
-
-    def _specs(self, family: str, cities: Sequence[str], states: Sequence[str]) -> Iterator[Json]:
-        """A schema for each choice of limits that makes the family."""
-        number, _, level = family.partition("-day ")
-        fields = self._fields(int(number), cities, states)
-        for chosen in itertools.combinations(LIMITS, LEVELS[level]):
-            yield _object({name: schema for name, schema in fields.items() if name not in LIMITS or name in chosen})
-
-    def _edits(self, spec: Mapping[str, Json], cities: Sequence[str], states: Sequence[str]) -> Iterator[Json]:
-        """A schema for each field that may be another, with all others as they are."""
-        fields = self._fields(spec["days"], cities, states)
-        kept = {name: {"const": value} for name, value in spec.items()}
-        for name in spec:
-            others = [value for value in fields[name].get("enum", ()) if value != spec[name]]
-            if others:
-                yield _object({**kept, name: {"enum": others}})
 
     def direction(self, example: Seed, other: Seed) -> Direction:
         """By the slack of the budget and the number of cuisines: one of them weighs as much as 20 percent."""
@@ -253,16 +203,16 @@ class Travel:
             first = error.errors()[0]
             raise SpecError("schema", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
         self._check(parsed, self.world(origin))
-        level = next(name for name, count in LEVELS.items() if count == len(parsed.limits))
-        found = self._trip(origin == "heldout", _query(parsed, 0, level))
+        found = self._solved(self.world(origin), parsed.query())
         if isinstance(found, str):
             raise SpecError("reference_fails", found)
-        budget = math.ceil(found.cost * (100 + parsed.slack) / 100)
+        # whole dollars, rounded up
+        query = parsed.query(-(-found.cost * (100 + parsed.slack) // 100))
         return Task(
-            family=f"{parsed.days}-day {level}",
-            messages=(self._system, Message("user", request(_query(parsed, budget, level)))),
+            family=f"{query.days}-day {query.level}",
+            messages=(self._system, Message("user", request(query))),
             tools=self._tools,
-            target={"budget": budget, "cheapest": found.cost, "plan": official(found)},
+            target={"budget": query.budget, "cheapest": found.cost, "plan": official(found)},
             spec=parsed.model_dump(exclude_none=True),
             origin=origin,
         )
@@ -271,7 +221,7 @@ class Travel:
         """Raises SpecError for what no schema of a single field can say."""
         if spec.days not in self.days:
             raise SpecError("schema", f"days: expected one of {self.days}, found {spec.days}")
-        if len(spec.limits) not in LEVELS.values():
+        if not spec.query().level:
             raise SpecError("schema", f"{len(spec.limits)} limits: expected none, one or three")
         if spec.org not in world.states:
             raise SpecError("schema", f"org: no city {spec.org[:40]!r}")
@@ -280,13 +230,6 @@ class Travel:
         cuisines = spec.cuisines or []
         if not set(cuisines) <= set(CUISINES) or len(set(cuisines)) < len(cuisines):
             raise SpecError("schema", f"cuisines: expected different ones of {', '.join(CUISINES)}")
-
-    def _find_trip(self, heldout: bool, query: Query) -> Trip | str:
-        """The cheapest trip, or why there is none."""
-        try:
-            return cheapest_trip(self.world("heldout" if heldout else "seed"), query)
-        except NoTrip as error:
-            return str(error)
 
     # -- the agent's side --------------------------------------------------------------------------------------
 
@@ -317,7 +260,7 @@ class Travel:
 
     def query(self, task: Task) -> Query:
         """The query of a task as the rules want it."""
-        return _query(TravelSpec.model_validate(dict(task.spec)), task.target["budget"], task.family)
+        return TravelSpec.model_validate(dict(task.spec)).query(task.target["budget"])
 
     def episode(self, task: Task) -> TravelEpisode:
         return TravelEpisode(self.world(task.origin), self.query(task), self.compact)
@@ -351,50 +294,12 @@ class TravelEpisode:
         """Nothing to release."""
 
 
-def request(query: Query) -> str:
-    """A query in words: everything that is checked is said."""
-    people = "one person" if query.people == 1 else f"{query.people} people"
-    where = f"to {query.dest}" if query.cities == 1 else f"to {query.cities} cities in {query.dest}"
-    texts = [f"Plan a {query.days}-day trip from {query.org} {where} for {people}. Budget: ${query.budget:g}."]
-    if query.house_rule:
-        texts.append(f"Rooms must allow {query.house_rule}.")
-    if query.cuisines:
-        texts.append(f"We want to eat {' and '.join(query.cuisines)}.")
-    if query.room_type:
-        texts.append("No shared room." if query.room_type == "not shared room" else f"Only {query.room_type}s.")
-    if query.transportation:
-        texts.append(f"{query.transportation.capitalize()}.")
-    return " ".join(texts)
-
-
-def _query(spec: TravelSpec, budget: int, level: str) -> Query:
-    return Query(
-        id="",
-        org=spec.org,
-        dest=spec.dest,
-        days=spec.days,
-        dates=(),
-        cities=CITIES[spec.days],
-        people=spec.people,
-        budget=budget,
-        house_rule=spec.house_rule,
-        cuisines=tuple(spec.cuisines or ()),
-        room_type=spec.room_type,
-        transportation=spec.transportation,
-        level=level,
-        text="",
-    )
+def _family(family: str) -> tuple[int, str]:
+    """ "3-day easy" is (3, "easy")."""
+    days, _, level = family.partition("-day ")
+    return int(days), level
 
 
 def _move(day: Mapping[str, Json]) -> tuple[str, str]:
     origin, _, destination = day["current_city"].removeprefix("from ").partition(" to ")
     return origin, destination
-
-
-def _object(properties: Mapping[str, Json]) -> Json:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
