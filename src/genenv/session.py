@@ -23,7 +23,7 @@ from genenv.types import Seed, derive_seed
 
 WORLDS: Mapping[str, str] = {
     "household": "genenv.domains.household:Household",
-    "multihop_qa": "genenv.domains.multihop_qa:MultihopQA",
+    "multihop_qa": "genenv.domains.multihop_qa:MultihopQa",
     "travel": "genenv.domains.travel:Travel",
 }
 
