@@ -15,9 +15,9 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Protocol
 
-from genenv.processes import Worker, WorkerError
 from genenv.domains.base import Step
 from genenv.errors import MissingExtraError
+from genenv.processes import Worker, WorkerError
 from genenv.types import Json, Message, Score, Task
 
 WORKER = "genenv.benchmarks._alfworld_worker"
