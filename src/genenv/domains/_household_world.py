@@ -73,7 +73,7 @@ class Goal(BaseModel):
 
 
 class HouseSpec(BaseModel):
-    """What the simulator writes."""
+    """What the simulator writes. `places` counts receptacles; what goal and objects name besides is there as well."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     goal: Goal
@@ -129,13 +129,14 @@ def parse(spec: Mapping[str, Json]) -> World:
         first = error.errors()[0]
         raise SpecError("schema", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     _check_goal(parsed.goal)
-    if unknown := parsed.places.keys() - set(PLACES):
+    counts = _counted(parsed)
+    if unknown := counts.keys() - set(PLACES):
         raise SpecError("schema", f"places: unknown receptacle {min(unknown)!r}")
-    if not 2 <= sum(parsed.places.values()) <= MAX_PLACES:
-        raise SpecError("schema", f"places: {sum(parsed.places.values())} receptacles, expected 2 to {MAX_PLACES}")
+    if not 2 <= sum(counts.values()) <= MAX_PLACES:
+        raise SpecError("schema", f"places: {sum(counts.values())} receptacles, expected 2 to {MAX_PLACES}")
     places = [
         Thing(f"{kind} {number}", kind, identifier(kind, number, count))
-        for kind, count in parsed.places.items()
+        for kind, count in counts.items()
         for number in range(1, count + 1)
     ]
     kinds = {place.name: place.kind for place in places}
@@ -154,6 +155,24 @@ def parse(spec: Mapping[str, Json]) -> World:
             states[thing.name] = state[0]
     by_id = sorted(places, key=lambda t: t.id), sorted(objects, key=lambda t: t.id)
     return World(parsed.goal, tuple(by_id[0]), tuple(by_id[1]), where, states)
+
+
+def _counted(spec: HouseSpec) -> dict[str, int]:
+    """Receptacles by kind: as many as `places` says, and those that goal and objects cannot do without."""
+    goal = spec.goal
+    named = [(kind, 1) for kind in ([goal.to] if goal.do != "look" else [])]
+    named += [(CHANGES[goal.do][1], 1)] if goal.do in CHANGES else []
+    for _, place, *_ in spec.objects:
+        kind, _, number = place.rpartition(" ")
+        if kind in PLACES and number in _NUMBERS:
+            named.append((kind, int(number)))
+    counts = dict(spec.places)
+    for needed, least in named:
+        counts[needed] = max(counts.get(needed, 0), least)
+    return counts
+
+
+_NUMBERS = frozenset(map(str, range(1, MAX_KIND + 1)))
 
 
 def _check_goal(goal: Goal) -> None:
