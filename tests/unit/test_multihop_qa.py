@@ -210,13 +210,14 @@ def test_questions() -> None:
 
 @pytest.mark.parametrize("relation", RELATIONS)
 def test_wordings(relation: str) -> None:
-    """Both wordings hold the relation's name, at most twelve words, and are read back; no other relation or name is."""
+    """Both wordings hold the relation's name, at most twelve words, and are read back, as no other relation or subject."""
     for wording in RELATIONS[relation].wordings:
         passage = wording.format(s="Ab Cd Ef", o="Gh Ij Kl")
         assert relation in passage.rstrip(".").split()
         assert len(passage.split()) <= 12
         assert read(passage, "Ab Cd Ef", relation) == "Gh Ij Kl"
         assert [read(passage, "Cd Ef", relation), read(passage, "Gh Ij Kl", relation)] == [None, None]
+        assert read("Gh Ij Kl", "Ab Cd Ef", relation) is None
         assert not any(read(passage, "Ab Cd Ef", other) for other in RELATIONS if other != relation)
     assert relation in RELATIONS[relation].phrase.split()
     sentences = {sentence(Fact(f"Ab {c}x", relation, "Gh")).replace(f"Ab {c}x", "S") for c in "ABCDEFGHIJKLMNOP"}
