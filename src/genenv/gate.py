@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
 
-from genenv.domains.base import Domain, SpecError, repeats
+from genenv.domains.base import Domain, SpecError, identity, repeats
 from genenv.edits import changed_fields
 from genenv.errors import GenEnvError
 from genenv.matching import contains_words
@@ -95,7 +95,7 @@ class Gate:
 
     def _print(self, task: Task, reference: Sequence[str]) -> Print:
         # solved examples come first in some prompts; the last message is the request itself
-        return fingerprint(user_turns(task)[-1], reference)
+        return fingerprint(identity(self._domain, task) or user_turns(task)[-1], reference)
 
     def _remember(self, known: Known, task: Task) -> str:
         mark = self._print(task, self._domain.reference(task))

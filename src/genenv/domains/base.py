@@ -103,6 +103,16 @@ def order_line(family: str, success: float | None, direction: Direction, edit: b
     return f"Family: {family}. Solved: {solved}. Write a new task, {direction}."
 
 
+def identity(domain: Domain, task: Task) -> str | None:
+    """The text that the gate compares tasks by: of the domain's method `identity`, None where it has none.
+
+    Without it that is the request. Where an agent does not see everything at once, tasks with one request may rightly have
+    different solutions, and the text has to tell them apart.
+    """
+    own = getattr(domain, "identity", None)
+    return None if own is None else str(own(task))
+
+
 def turn_limit(playable: Playable) -> int | None:
     """Turns that an attempt can have at most, where there is such a limit: its attribute `max_turns`."""
     limit: int | None = getattr(playable, "max_turns", None)

@@ -16,7 +16,7 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 
 from genenv.domains.base import Domain, Episode, Step, release, repeats
@@ -45,6 +45,7 @@ class Isolated:
             raise InputError(f"domain.name: {path}: {self._hosts[0].lost}")
         self.name, self.families, self.repeats = domain.name, domain.families, repeats(domain)
         self.max_turns: int | None = getattr(domain, "max_turns", None)
+        self.identity: Callable[[Task], str] | None = getattr(domain, "identity", None)
 
     def seeds(self, count: int, seed: int) -> list[Seed]:
         return self._domain.seeds(count, seed)
