@@ -37,6 +37,7 @@ ALLOWED = {
     "gate": BELOW | {"domains.base", "edits", "rewards", "matching", "near"},
     "misranking": BELOW,
     "theory": BELOW | {"domains.base", "engines.base", "rewards", "rollouts"},
+    "analysis": BELOW | {"_figures", "domains.base", "engines.base", "pools", "rewards", "rollouts", "store", "theory"},
     "store": BELOW | {"config", "edits"},
     "benchmarks.base": BELOW | {"domains.base"},
     "benchmarks.api_bank": BELOW | {"benchmarks.base", "domains.base", "parsing"},
