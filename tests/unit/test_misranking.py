@@ -5,9 +5,15 @@ from itertools import product
 
 import pytest
 
-from genenv.misranking import ESTIMATORS, bound, chances, compare, order, rollouts_by_bound, rollouts_needed
+from genenv.misranking import ESTIMATORS, bound, chances, compare, distance, order, rollouts_by_bound, rollouts_needed
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
+
+
+def test_estimates_of_one_success_in_four() -> None:
+    assert distance("plain", 1, 4, HALF) == Fraction(1, 16)
+    assert distance("corrected", 1, 4, HALF) == 0  # 1/16 - (3/16) / 3
+    assert distance("posterior", 1, 4, HALF) == Fraction(1, 36)  # (2/6 - 1/2)^2
 
 
 def test_one_rollout_says_nothing_at_one_half() -> None:

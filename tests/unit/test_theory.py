@@ -74,7 +74,7 @@ def test_fit():
 
 
 def test_bins_have_their_lower_end():
-    signals = [Signal(str(c), "f", c, c, 0.0, 0.0, 0.0) for c in (0.0, 0.1, 0.29, 0.3, 0.7, 1.0)]
+    signals = [Signal(str(c), "f", c, 1.0 - c, 0.0, 0.0, 0.0) for c in (0.0, 0.1, 0.29, 0.3, 0.7, 1.0)]
     ends = [[s.chance for s in b] for b in binned(signals)]
     assert ends == [[0.0], [0.1], [0.29], [0.3], [], [], [], [0.7], [], [1.0]]
 
