@@ -70,9 +70,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Chart:
-    """Values over rounds `x`, as lines or stacked columns. `top` None takes the upper end from the data.
+    """Values over `x`, which are rounds unless `axis` says otherwise, as lines or stacked columns.
 
-    The key shows the last known value of each series, or `totals` where given.
+    `top` None takes the upper end from the data. The key shows the last known value of each series, or `totals` where given.
     """
 
     title: str
@@ -85,6 +85,7 @@ class Chart:
     band: tuple[float, float] | None = None
     height: int = 190
     totals: Sequence[str] = ()
+    axis: str = "round"
 
     def html(self) -> str:
         """The figure: caption, key, picture, and the numbers as a table."""
@@ -113,7 +114,7 @@ class Chart:
             rows.append(f'<tr><th scope="row">{x}</th>{cells}</tr>')
         return (
             '<details><summary>Numbers</summary><div class="scroll" tabindex="0" role="region"'
-            f' aria-label="{escape(self.title)}, numbers"><table><thead><tr><th scope="col">round</th>{head}</tr></thead>'
+            f' aria-label="{escape(self.title)}, numbers"><table><thead><tr><th scope="col">{escape(self.axis)}</th>{head}</tr></thead>'
             f"<tbody>{''.join(rows)}</tbody></table></div></details>"
         )
 
@@ -152,7 +153,7 @@ class Chart:
         label = "; ".join(
             f"{s.name}: {self.format(_first(s.values))} to {self.format(_last(s.values))}" for s in self.series
         )
-        about = f"{self.title}, rounds {self.x[0]} to {self.x[-1]}. {label}"
+        about = f"{self.title}, {self.axis} {self.x[0]} to {self.x[-1]}. {label}"
         view = f'viewBox="0 0 {WIDTH} {self.height}"'
         return f'<svg {view} role="img" aria-label="{escape(about)}">{"".join(parts)}</svg>'
 
@@ -201,12 +202,12 @@ class Chart:
         return [f'<path class="area c{s.colour}" d="{d}"/>' for s, d in zip(self.series, paths, strict=True) if d]
 
     def _hits(self, across: Callable[[float], float], floor: float) -> str:
-        """Invisible columns that tell a pointer the round's values."""
+        """Invisible columns that tell a pointer the values at one place."""
         width = max(8.0, across(1) - across(0))
         parts = []
         for i, x in enumerate(self.x):
             told = [f"{s.name}: {self.format(s.values[i])}" for s in self.series if s.values[i] is not None]
-            title = escape("\n".join([f"round {x}", *told]))
+            title = escape("\n".join([f"{self.axis} {x}", *told]))
             place = f'x="{across(x) - width / 2:.1f}" y="{TOP}" width="{width:.1f}" height="{floor - TOP}"'
             parts.append(f"<rect {place}><title>{title}</title></rect>")
         return f'<g class="hit">{"".join(parts)}</g>'

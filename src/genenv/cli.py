@@ -19,6 +19,7 @@ from rich.table import Table
 
 from genenv import __version__
 from genenv.cli_eval import evaluate
+from genenv.cli_theory import analyse, theory
 from genenv.config import DomainConfig, build_config, load_config
 from genenv.errors import GenEnvError, InputError
 from genenv.terminal import Catalogue, JsonFlag, emit, errors, failure, one_line_errors, quiet_libraries
@@ -145,6 +146,8 @@ def train(
 
 
 app.command("eval")(evaluate)
+app.command()(theory)
+app.command()(analyse)
 
 
 @app.command()

@@ -142,22 +142,8 @@ def _edit_counts(metrics: Sequence[Mapping[str, Json]]) -> dict[str, dict[str, i
 
 def write_report(store: Store, path: Path) -> Path:
     """One self-contained HTML file, replaced as a whole. Raises InputError if it cannot be written."""
-    page = _page(store)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(page, "utf-8")
-        draft.replace(path)
-    except OSError as error:
-        draft.unlink(missing_ok=True)
-        raise InputError(f"cannot write the report {path}: {error.strerror}; choose another file") from None
-    return path
-
-
-def _page(store: Store) -> str:
     s, config = summary(store), store.config
     name = store.folder.resolve().name
-    template = importlib.resources.files("genenv").joinpath("report.html").read_text("utf-8")
     body = [
         _header(name, s, config),
         _tiles(s),
@@ -167,7 +153,22 @@ def _page(store: Store) -> str:
         _rejected(store, s),
         _settings(config),
     ]
-    return string.Template(template).substitute(title=escape(f"GenEnv run {name}"), body="\n".join(body))
+    return write_page(path, f"GenEnv run {name}", body)
+
+
+def write_page(path: Path, title: str, body: Sequence[str]) -> Path:
+    """HTML parts as one self-contained file in the project's style, replaced as a whole. Raises InputError."""
+    template = importlib.resources.files("genenv").joinpath("report.html").read_text("utf-8")
+    page = string.Template(template).substitute(title=escape(title), body="\n".join(body))
+    draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_text(page, "utf-8")
+        draft.replace(path)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise InputError(f"cannot write the report {path}: {error.strerror}; choose another file") from None
+    return path
 
 
 def _header(name: str, s: Mapping[str, Json], config: Config) -> str:

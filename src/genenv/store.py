@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -89,6 +90,16 @@ class TaskRow:
     p_hat: float | None
     reward: float | None
     outcome: str | None
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """What the attempts at one task in one round earned, in order; None where one could not be scored."""
+
+    round: int
+    task_id: str
+    replayed: bool
+    scores: tuple[float | None, ...]
 
 
 def _task_json(task: Task) -> str:
@@ -319,6 +330,12 @@ class Store:
             (task_id, number),
         )
         return [dict(zip(("text", "score", "reason", "stop", "written"), row, strict=True)) for row in rows]
+
+    def all_attempts(self) -> Iterator[Attempts]:
+        """The scores of every group, rounds in order."""
+        rows = self._db.execute("SELECT round, task_id, replayed, score FROM rollouts ORDER BY round, task_id, member")
+        for (number, task_id, replayed), group in itertools.groupby(rows, lambda row: row[:3]):
+            yield Attempts(number, task_id, bool(replayed), tuple(score for *_, score in group))
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 

@@ -66,6 +66,31 @@ def test_gradient_of_a_packed_group_equals_separate_sequences(engine: LocalEngin
     assert any(g.abs().max() > 1e-3 for g in together)
 
 
+def test_a_shown_gradient_is_that_of_the_loss_and_leaves_no_trace(engine: LocalEngine) -> None:
+    train_a_little(engine)
+    policy = engine.policy("agent")
+    policy.forward_backward(group_of_three(), Loss("cross_entropy"))
+    accumulated = [p.grad.clone() for p in policy._parameters]
+    datum = Datum((7, 8, 9, 20, 21), (0.0, 0.0, 0.0, -2.0, -2.0), 3)
+    found = policy.gradient([datum], Loss("cross_entropy"))
+    for kept, parameter in zip(accumulated, policy._parameters, strict=True):
+        assert torch.equal(kept, parameter.grad)
+
+    def loss() -> float:
+        return 2.0 * plain_logprobs(engine, datum.tokens)[2:].double().sum().item()
+
+    step = torch.from_numpy(found) / torch.from_numpy(found).norm()
+    ends = []
+    for size in (1e-3, -2e-3):  # there, back and as far again
+        with torch.no_grad():
+            for part, parameter in zip(
+                step.split([p.numel() for p in policy._parameters]), policy._parameters, strict=True
+            ):
+                parameter += size * part.view_as(parameter)
+        ends.append(loss())
+    assert (ends[0] - ends[1]) / 2e-3 == pytest.approx(float(torch.from_numpy(found).norm()), rel=0.02)
+
+
 def test_small_token_budget_changes_nothing_but_the_batches(random_model: str) -> None:
     wide = LocalEngine(random_model, rank=4, lora_alpha=8, seed=1, dtype="float32", threads=1)
     narrow = LocalEngine(random_model, rank=4, lora_alpha=8, seed=1, dtype="float32", threads=1, token_budget=8)

@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from genenv.chat import ChatFormat
 from genenv.types import Datum, Sample, SampleRequest
@@ -88,6 +91,15 @@ class Policy(Protocol):
         ...
 
     def load_state(self, folder: Path) -> None: ...
+
+
+@runtime_checkable
+class Differentiable(Protocol):
+    """A policy that shows its gradient, as one in this process can. Servers keep theirs."""
+
+    def gradient(self, data: Sequence[Datum], loss: Loss) -> NDArray[np.float32]:
+        """(P,) gradient of `loss` over `data` in the adapter's parameters. What has been accumulated stays as it was."""
+        ...
 
 
 class Engine(Protocol):

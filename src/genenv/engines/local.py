@@ -11,7 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from peft import LoraConfig, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -264,6 +266,19 @@ class LocalPolicy:
                 ratio += ratio_N.detach().sum().item()
                 clipped += int(((ratio_N.detach() - 1.0).abs() > loss.clip).sum())
         return TrainStats(total, tokens, ratio / max(tokens, 1), clipped / max(tokens, 1))
+
+    def gradient(self, data: Sequence[Datum], loss: Loss) -> NDArray[np.float32]:
+        """(P,) gradient of `loss` over `data`; the accumulated one is put back afterwards."""
+        accumulated = [p.grad for p in self._parameters]
+        try:
+            self._optimizer.zero_grad()
+            self.forward_backward(data, loss)
+            parts = [torch.zeros_like(p) if p.grad is None else p.grad for p in self._parameters]
+            found: NDArray[np.float32] = torch.cat([g.flatten() for g in parts]).float().cpu().numpy()
+        finally:
+            for p, grad in zip(self._parameters, accumulated, strict=True):
+                p.grad = grad
+        return found
 
     def optim_step(self, params: AdamParams) -> float:
         for group in self._optimizer.param_groups:
