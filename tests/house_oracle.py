@@ -18,7 +18,9 @@ def wins(spec: Any, commands: Sequence[str]) -> bool:
         numbers[kind] += 1
         name = f"{kind} {numbers[kind]}"
         where[name], state[name] = place, set(states)
-    places = {f"{kind} {i}" for kind, count in spec["places"].items() for i in range(1, count + 1)}
+    last = [f"{kind} {count}" for kind, count in spec["places"].items()] + [place for _, place, *_ in spec["objects"]]
+    last += [f"{kind} 1" for kind in (goal["to"], TOOLS.get(goal["do"])) if kind and kind != "desklamp"]
+    places = {f"{name.split()[0]} {i}" for name in last for i in range(1, int(name.split()[1]) + 1)}
     here, hand, is_open, lit = "", "", set(), ""
 
     def reached() -> bool:
