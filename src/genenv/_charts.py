@@ -221,7 +221,7 @@ def ticks_between(low: float, high: float, count: int) -> list[float]:
     power = 10.0 ** math.floor(math.log10(rough))
     step = power * next(m for m in (1, 2, 5, 10) if power * m >= rough * 0.999)
     first, last = math.floor(low / step + 1e-6), math.ceil(high / step - 1e-6)
-    return [round(i * step, 12) for i in range(first, last + 1)]
+    return [float(f"{i * step:.12g}") for i in range(first, last + 1)]
 
 
 def _first(values: Curve) -> float | None:

@@ -338,6 +338,7 @@ def test_layers_are_stacked_to_the_whole():
         (0.0, 0.0, 5, [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]),
         (0.0, 183.0, 5, [0.0, 50.0, 100.0, 150.0, 200.0]),
         (-0.01, 0.03, 3, [-0.02, 0.0, 0.02, 0.04]),
+        (0.0, 3e-15, 3, [0.0, 1e-15, 2e-15, 3e-15]),
     ],
 )
 def test_ticks_enclose_the_values(low, high, count, expected):
