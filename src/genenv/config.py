@@ -73,7 +73,9 @@ class DomainConfig(Section):
     name: Annotated[BuiltIn | str, AfterValidator(_known)] = Field(
         "tool_use", description="or MODULE:CLASS, a class of one's own"
     )
-    options: dict[str, JsonValue] = Field({}, description="MODULE:CLASS, reasoning_gym: what the class is called with")
+    options: dict[str, JsonValue] = Field(
+        {}, description="MODULE:CLASS, reasoning_gym and worlds: what the class is called with"
+    )
     timeout: float = Field(
         30.0,
         ge=0,
