@@ -78,7 +78,7 @@ class Display:
         self._tokens += m["agent_tokens"] + m["simulator_tokens"]
         speed = self._tokens / (time.monotonic() - self._started)
         success = "  - " if m["success"] is None else f"{100 * m['success']:3.0f}%"
-        played = max(1, m["admitted"])
+        played = max(1, sum(f["tasks"] for f in m["families"].values()))
         line = (
             f"success {success}  in band {100 * m['tasks_in_band'] / played:3.0f}%"
             f"  admitted {100 * m['admitted'] / max(1, m['candidates']):3.0f}%"
