@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from genenv import __version__
+from genenv.cli_compare import compare
 from genenv.cli_eval import evaluate
 from genenv.config import DomainConfig, build_config, load_config
 from genenv.errors import GenEnvError, InputError
@@ -143,6 +144,7 @@ def train(
 
 
 app.command("eval")(evaluate)
+app.command("compare")(compare)
 
 
 @app.command()

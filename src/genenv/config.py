@@ -113,7 +113,8 @@ class SimulatorConfig(Section):
 
     tasks: int = Field(24, ge=1, description="candidates a round")
     fill: bool = Field(
-        False, description="write again for what was turned away: each round has exactly tasks * (1 + agent.replay) groups"
+        False,
+        description="write again for what was turned away: each round has exactly tasks * (1 + agent.replay) groups",
     )
     train: bool = True
     lr: float = Field(1e-3, gt=0)
@@ -198,7 +199,9 @@ class Config(Section):
                 "agent.replay = 0 and curriculum.edits = 0"
             )
         if source in ("simulator", "seeds") and set_size != 1.0:
-            raise ValueError(f"curriculum.set_size = {set_size:g} is for offline and privileged sets, found source = {source}")
+            raise ValueError(
+                f"curriculum.set_size = {set_size:g} is for offline and privileged sets, found source = {source}"
+            )
         return self
 
 
@@ -246,7 +249,7 @@ def build_config(raw: dict[str, Any], source: str) -> Config:
     try:
         return Config.model_validate(merged)
     except ValidationError as error:
-        raise InputError(f"{source}: {_explain(error)}") from None
+        raise InputError(f"{source}: {explain(error, Config)}") from None
 
 
 def _override(raw: dict[str, Any], text: str) -> None:
@@ -274,23 +277,23 @@ def merge(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, An
     return merged
 
 
-def _sections() -> dict[str, type[BaseModel]]:
+def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     """Section name to its model; the top level is ""."""
-    fields = Config.model_fields
-    named = {n: f.annotation for n, f in fields.items()}
-    return {"": Config} | {n: a for n, a in named.items() if isinstance(a, type) and issubclass(a, BaseModel)}
+    named = {n: f.annotation for n, f in model.model_fields.items()}
+    return {"": model} | {n: a for n, a in named.items() if isinstance(a, type) and issubclass(a, BaseModel)}
 
 
-def _explain(error: ValidationError) -> str:
-    first = error.errors()[0]
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first fault of a file that was to be a `model`, on one line, with the nearest valid key."""
+    found = error.errors()
+    first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])  # a wrong name explains a missing one
     where = ".".join(map(str, first["loc"]))
     if not where:  # a rule about several sections
         return first["msg"].removeprefix("Value error, ")
     if first["type"] != "extra_forbidden":
-        found = json.dumps(first["input"], default=str)
-        return f"{where}: {first['msg']}, found {found[:80]}"
+        return f"{where}: {first['msg']}, found {json.dumps(first['input'], default=str)[:80]}"
     *parents, key = map(str, first["loc"])
-    sections = _sections()
+    sections = _sections(model)
     here = sections.get(".".join(parents))
     homes = [f"{s}.{key}" if s else key for s, model in sections.items() if key.replace("-", "_") in model.model_fields]
     near = difflib.get_close_matches(key.replace("-", "_"), list(here.model_fields) if here else [], n=1)

@@ -141,8 +141,12 @@ def _edit_counts(metrics: Sequence[Mapping[str, Json]]) -> dict[str, dict[str, i
 
 
 def write_report(store: Store, path: Path) -> Path:
-    """One self-contained HTML file, replaced as a whole. Raises InputError if it cannot be written."""
-    page = _page(store)
+    """One self-contained HTML file. Raises InputError if it cannot be written."""
+    return write_page(_page(store), path)
+
+
+def write_page(page: str, path: Path) -> Path:
+    """A file, replaced as a whole. Raises InputError if it cannot be written."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,9 @@ SET_SEED = "privileged set"
 def given(seed: Seed) -> Candidate:
     """A known specification as a candidate that no policy wrote: no tokens, so none are counted."""
     text = json.dumps(seed.spec, separators=(",", ":"), ensure_ascii=False)
-    return Candidate((), Sample((), (), stopped=True, policy_version=-1), text, seed.family, "similar", seed.id, seed.spec)
+    return Candidate(
+        (), Sample((), (), stopped=True, policy_version=-1), text, seed.family, "similar", seed.id, seed.spec
+    )
 
 
 def turn(tasks: Sequence[Task], number: int, count: int, seed: int) -> list[Task]:

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 from planted import Levels
-from test_run import agent, everything, simulator
+from planted import guess as agent
+from planted import write as simulator
+from test_run import everything
 
 from genenv.arms import ARMS, arm_config
 from genenv.coevolve import CoEvolution
