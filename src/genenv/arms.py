@@ -12,6 +12,7 @@ from typing import Any
 
 from genenv.config import RECIPES, Config, build_config, merge
 from genenv.errors import InputError
+from genenv.sources import groups
 
 Raw = Mapping[str, Any]
 """A part of a configuration, as a TOML file has it."""
@@ -74,11 +75,6 @@ def arm_config(name: str, base: Raw, own: Raw, source: str) -> Config:
     if config.eval != usual.eval or config.domain != usual.domain:
         raise InputError(f"{where}: sections domain and eval must be the same in all arms, set them in the base")
     return config.model_copy(update={"simulator": config.simulator.model_copy(update={"tasks": tasks})})
-
-
-def groups(tasks: int, replay: float) -> int:
-    """Groups of a round: fresh tasks and `replay` old ones for each, rounded."""
-    return tasks + round(replay * tasks)
 
 
 def fresh_tasks(wanted: int, replay: float) -> int | None:

@@ -33,13 +33,10 @@ from genenv.rewards import SOLVED, empirical_success, task_reward, without_ends
 from genenv.rollouts import PlayConfig, demonstration, play
 from genenv.seeds import by_family
 from genenv.simulator import plan, write
-from genenv.sources import SET_SEED, given, turn
+from genenv.sources import SET_SEED, given, groups, quota, turn
 from genenv.store import CandidateRecord, Store
 from genenv.types import Candidate, Chat, Datum, Group, Json, Seed, Task, derive_seed
 from genenv.updates import grpo_data, has_signal, normalized, rwr_data, rwr_weights, scaled, shared, with_kl
-
-ASKS = 8
-"""How often candidates are asked for until there are as many tasks as are needed."""
 
 Progress = Callable[[str, Mapping[str, Json]], None]
 """Called with the name of a finished stage and its figures; "round" comes with the round's metrics, "alarm" with a
@@ -167,14 +164,7 @@ class CoEvolution:
 
     def generate(self, this: Round) -> None:
         """pi_env writes candidates, in each round or a set in round 1; the gate admits some."""
-        config, curriculum = self.config.simulator, self.config.curriculum
-        if curriculum.source == "simulator":
-            replayed = min(round(self.config.agent.replay * config.tasks), len(self.pools.train))
-            count, asks = (self._groups - replayed, ASKS) if config.fill else (config.tasks, 1)
-        else:
-            known = sum(map(len, self.seeds.values()))
-            count = round(curriculum.set_size * known) if this.number == 1 else 0
-            asks = 1 if curriculum.source == "seeds" else ASKS
+        count, asks = quota(self.config, this.number, sum(map(len, self.seeds.values())), len(self.pools.train))
         for ask in range(asks):
             if missing := count - sum(r.verdict.admitted for r in this.records):
                 self._admit(this, self._ask(this, missing, ask))
@@ -188,12 +178,6 @@ class CoEvolution:
             "simulator_tokens": sum(len(r.candidate.sample.tokens) for r in this.records),
         }
         self._watch(this)
-
-    @property
-    def _groups(self) -> int:
-        """Groups of a round that has all its tasks and all its replay."""
-        tasks = self.config.simulator.tasks
-        return tasks + round(self.config.agent.replay * tasks)
 
     def _ask(self, this: Round, count: int, ask: int) -> list[Candidate]:
         """The first candidates of a round (`ask` 0), or some more. All seeds come at once."""
@@ -236,8 +220,8 @@ class CoEvolution:
             fresh = turn(whole, this.number, self.config.simulator.tasks, self.config.seed)
         rng = random.Random(self._key(this, "replay"))
         edited = dict.fromkeys(t.parent for t in fresh if t.parent is not None)
-        replay = self.config.agent.replay
-        count = self._groups - len(fresh) if self.config.simulator.fill else round(replay * len(fresh))
+        wanted = self.config.simulator.tasks if self.config.simulator.fill else len(fresh)
+        count = groups(wanted, self.config.agent.replay) - len(fresh)
         drawn = [i for i in self.pools.train.draw(count, rng) if i not in edited]
         ids = [*edited, *drawn[: max(0, count - len(edited))]]
         tasks = fresh + [self.store.task(i) for i in ids]

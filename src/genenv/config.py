@@ -295,7 +295,7 @@ def explain(error: ValidationError, model: type[BaseModel]) -> str:
     *parents, key = map(str, first["loc"])
     sections = _sections(model)
     here = sections.get(".".join(parents))
-    homes = [f"{s}.{key}" if s else key for s, model in sections.items() if key.replace("-", "_") in model.model_fields]
+    homes = [f"{s}.{key}" if s else key for s, m in sections.items() if key.replace("-", "_") in m.model_fields]
     near = difflib.get_close_matches(key.replace("-", "_"), list(here.model_fields) if here else [], n=1)
     hints = [".".join([*parents, near[0]])] if near else [h.replace("-", "_") for h in homes]
     hint = f"; did you mean {hints[0]}?" if hints else ""

@@ -1,7 +1,7 @@
-"""Tasks that are not written anew in each round: a fixed set, admitted by the gate in round 1, played again and again.
+"""How many tasks a round asks for, and tasks that are not written anew: a fixed set, played again and again.
 
-The set is the candidates of round 1 that were admitted, so it stands in the store like any other task, and which of it
-a round plays is a function of the round's number: nothing else is remembered, and a resumed run goes on exactly.
+A set passes the gate in round 1. It is the candidates of that round that were admitted, so that it stands in the store like any other task, and which of it a
+round plays is a function of the round's number: nothing else is remembered, and a resumed run goes on exactly.
 """
 
 from __future__ import annotations
@@ -10,11 +10,32 @@ import json
 import random
 from collections.abc import Sequence
 
+from genenv.config import Config
 from genenv.errors import InputError
 from genenv.types import Candidate, Sample, Seed, Task, derive_seed
 
 SET_SEED = "privileged set"
 """Apart from the held-out tasks, which the same stream gives under another seed."""
+
+ASKS = 8
+"""How often candidates are asked for until there are as many tasks as are needed."""
+
+
+def groups(tasks: int, replay: float) -> int:
+    """Groups of a round: fresh tasks and `replay` old ones for each, rounded."""
+    return tasks + round(replay * tasks)
+
+
+def quota(config: Config, number: int, seeds: int, tried: int) -> tuple[int, int]:
+    """(tasks that round `number` needs, how often it may ask for candidates), with `tried` tasks in D_train to replay."""
+    tasks, replay, curriculum = config.simulator.tasks, config.agent.replay, config.curriculum
+    if curriculum.source == "simulator":
+        if not config.simulator.fill:
+            return tasks, 1
+        return groups(tasks, replay) - min(round(replay * tasks), tried), ASKS
+    if number > 1:
+        return 0, 0
+    return (seeds, 1) if curriculum.source == "seeds" else (round(curriculum.set_size * seeds), ASKS)
 
 
 def given(seed: Seed) -> Candidate:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from genenv.arms import ARMS, arm_config, fresh_tasks, groups
+from genenv.arms import ARMS, arm_config, fresh_tasks
 from genenv.config import build_config
 from genenv.errors import InputError
-from genenv.sources import turn
+from genenv.sources import groups, quota, turn
 from genenv.types import Message, Task
 
 BASE = {"simulator": {"tasks": 24}, "curriculum": {"family_beta": 48.0}}
@@ -90,6 +90,17 @@ def test_fresh_tasks_by_hand() -> None:
 def test_settings_that_have_no_meaning_together_are_refused(raw: dict, message: str) -> None:
     with pytest.raises(InputError, match=message):
         build_config(raw, "test")
+
+
+def test_what_a_round_asks_for_by_hand() -> None:
+    live = {"simulator": {"tasks": 24}}
+    filled = {"simulator": {"tasks": 24, "fill": True}}
+    assert quota(build_config(live, "x"), 1, seeds=100, tried=0) == (24, 1)
+    found = [quota(build_config(filled, "x"), n, seeds=100, tried=t) for n, t in ((1, 0), (2, 4), (3, 28))]
+    assert found == [(30, 8), (26, 8), (24, 8)]
+    arms = {name: arm_config(name, BASE, {}, "x") for name in ("static_x3.3", "seeds_only")}
+    assert [quota(c, 1, seeds=100, tried=0) for c in arms.values()] == [(330, 8), (100, 1)]
+    assert [quota(c, 2, seeds=100, tried=30) for c in arms.values()] == [(0, 0), (0, 0)]
 
 
 def numbered(count: int) -> list[Task]:
