@@ -246,7 +246,7 @@ class Bar:
 def bars(title: str, note: str, rows: Sequence[Bar], format: Callable[[float | None], str] = percent) -> str:
     """A figure of horizontal bars with their intervals, from 0."""
     gap, label, right = 24, 110, 120
-    ticks = ticks_between(min(0.0, *(r.low for r in rows)), max(r.high for r in rows), 4)
+    ticks = ticks_between(min(0.0, *(r.low for r in rows)), max(0.0, *(r.high for r in rows)), 4)
     wide, height = 2 * WIDTH, gap * len(rows) + TOP + BOTTOM
 
     def across(value: float) -> float:
