@@ -147,7 +147,7 @@ def _play(run: Run, state: State, note: Note, live: set[subprocess.Popen[str]]) 
         settings.write_text(run.config.model_dump_json(indent=2) + "\n", "utf-8")
         arguments = [str(settings), "--run-dir", str(run.folder)]
     line = last = ""
-    with log.open("a", encoding="utf-8") as copy:
+    with log.open("a", buffering=1, encoding="utf-8") as copy:
         process = subprocess.Popen(
             [*PROGRAM, "train", *arguments],
             stdout=subprocess.PIPE,

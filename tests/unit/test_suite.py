@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from genenv.arms import ARMS
 from genenv.errors import InputError
+from genenv.sources import groups
 from genenv.suite import load_suite, runs_of
 
 SUITE = """
@@ -64,3 +66,13 @@ def test_a_suite_that_cannot_be_run_is_refused_in_one_line(suite_file: Path, old
     with pytest.raises(InputError, match=message) as caught:
         runs_of(load_suite(suite_file), suite_file.parent / "out")
     assert "\n" not in str(caught.value)
+
+
+def test_the_shipped_suite_has_every_arm_at_equal_rollouts(tmp_path: Path) -> None:
+    path = Path(__file__).parents[2] / "configs" / "suite_tool_use.toml"
+    runs = runs_of(load_suite(path), tmp_path)
+    assert {r.arm for r in runs} == set(ARMS)
+    assert len(runs) == len(ARMS) * 5
+    assert {(groups(r.config.simulator.tasks, r.config.agent.replay), r.config.agent.group_size) for r in runs} == {
+        (20, 8)
+    }
