@@ -15,7 +15,7 @@ from genenv.config import Config
 
 DOCS = Path(__file__).parent
 MARK = "<!-- generated below -->\n"
-COMMANDS = ("train", "eval", "report", "tasks", "gate", "score", "theory", "analyse", "doctor")
+COMMANDS = ("train", "eval", "compare", "report", "tasks", "gate", "score", "theory", "analyse", "doctor")
 
 
 def _type(annotation: object) -> str:

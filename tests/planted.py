@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 import re
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from genenv.chat import ChatFormat
 from genenv.domains.base import SpecError, Step
 from genenv.engines.base import AdamParams, Player
-from genenv.engines.local import LocalEngine
 from genenv.engines.scripted import ScriptedPolicy
 from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task
+
+if TYPE_CHECKING:
+    from genenv.engines.local import LocalEngine  # imports torch, which scripted players do without
 
 LEVELS = range(10)
 
@@ -78,6 +82,20 @@ class ExactEpisode:
 
     def close(self) -> None:
         pass
+
+
+def guess(prompt: str, seed: int) -> str:
+    """An agent that solves level L with probability 1 - L / 10."""
+    level, serial = re.search(r"level (\d) serial (\d+)", prompt).groups()
+    return f"ok {serial}" if random.Random(seed).random() > int(level) / 10 else "no"
+
+
+def write(prompt: str, seed: int) -> str:
+    """A simulator of valid tasks; one in five is not."""
+    rng = random.Random(seed)
+    if rng.random() < 0.2:
+        return rng.choice(["not JSON", '{"level": 12, "serial": "000000"}'])
+    return json.dumps({"level": rng.randrange(10), "serial": f"{rng.randrange(10**6):06d}"})
 
 
 class SkilledAgent(ScriptedPolicy):

@@ -60,12 +60,17 @@ def duration(seconds: float | None) -> str:
 
 @dataclass(frozen=True)
 class Series:
-    """One curve or one layer. `colour` is its place in the palette, `look` a CSS class: "", "thin" or "dash"."""
+    """One curve or one layer. `colour` is its place in the palette, `look` a CSS class: "", "thin" or "dash".
+
+    `low` and `high` bound an interval that is shaded around a curve.
+    """
 
     name: str
     values: Curve
     colour: int = 0
     look: str = ""
+    low: Curve = ()
+    high: Curve = ()
 
 
 @dataclass(frozen=True)
@@ -110,7 +115,7 @@ class Chart:
         head = "".join(f'<th scope="col">{escape(s.name)}</th>' for s in self.series)
         rows = []
         for i, x in enumerate(self.x):
-            cells = "".join(f"<td>{escape(self.format(s.values[i]))}</td>" for s in self.series)
+            cells = "".join(f"<td>{escape(self._value(s, i))}</td>" for s in self.series)
             rows.append(f'<tr><th scope="row">{x}</th>{cells}</tr>')
         return (
             '<details><summary>Numbers</summary><div class="scroll" tabindex="0" role="region"'
@@ -118,11 +123,18 @@ class Chart:
             f"<tbody>{''.join(rows)}</tbody></table></div></details>"
         )
 
+    def _value(self, series: Series, i: int) -> str:
+        value = self.format(series.values[i])
+        known = series.low and series.low[i] is not None
+        return f"{value} ({self.format(series.low[i])} to {self.format(series.high[i])})" if known else value
+
     # -- the picture -------------------------------------------------------------------------------------------
 
     def _svg(self, known: Sequence[float]) -> str:
         if self.kind == "stack":
             known = [sum(column) for column in self._columns()]
+        else:
+            known = [*known, *(v for s in self.series for v in (*s.low, *s.high) if v is not None)]
         ticks = ticks_between(
             min(0.0, min(known)), max(known) if self.top is None else self.top, count=5 if self.height > 150 else 3
         )
@@ -169,6 +181,13 @@ class Chart:
         few = len(self.x) <= 16
         # the first series matters most and is drawn last, on top
         for s in reversed(self.series):
+            spread = [(across(x), up(a), up(b)) for x, a, b in zip(self.x, s.low, s.high, strict=False)
+                      if a is not None and b is not None]  # fmt: skip
+            if spread:
+                edge = [f"{x:.1f} {low:.1f}" for x, low, _ in spread] + [
+                    f"{x:.1f} {high:.1f}" for x, _, high in spread[::-1]
+                ]
+                parts.append(f'<path class="spread c{s.colour}" d="M{"L".join(edge)}z"/>')
             look, line, dots = f"c{s.colour} {s.look}".strip(), "", ""
             places = [
                 None if v is None else f"{across(x):.1f} {up(v):.1f}" for x, v in zip(self.x, s.values, strict=True)
@@ -211,6 +230,46 @@ class Chart:
             place = f'x="{across(x) - width / 2:.1f}" y="{TOP}" width="{width:.1f}" height="{floor - TOP}"'
             parts.append(f"<rect {place}><title>{title}</title></rect>")
         return f'<g class="hit">{"".join(parts)}</g>'
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One value with its interval; `told` is what stands beside it."""
+
+    name: str
+    value: float
+    low: float
+    high: float
+    told: str = ""
+    colour: int = 0
+
+
+def bars(title: str, note: str, rows: Sequence[Bar], format: Callable[[float | None], str] = percent) -> str:
+    """A figure of horizontal bars with their intervals, from 0."""
+    gap, label, right = 24, 110, 120
+    ticks = ticks_between(min(0.0, *(r.low for r in rows)), max(0.0, *(r.high for r in rows)), 4)
+    wide, height = 2 * WIDTH, gap * len(rows) + TOP + BOTTOM
+
+    def across(value: float) -> float:
+        return label + (value - ticks[0]) / (ticks[-1] - ticks[0]) * (wide - label - right)
+
+    parts = []
+    for t in ticks:
+        kind = "axis" if t == 0 else "grid-line"
+        parts.append(f'<path class="{kind}" d="M{across(t):.1f} {TOP}V{height - BOTTOM}"/>')
+        parts.append(f'<text x="{across(t):.1f}" y="{height - 6}" text-anchor="middle">{escape(format(t))}</text>')
+    for i, row in enumerate(rows):
+        middle = TOP + gap * (i + 0.5)
+        left, end = sorted((across(0.0), across(row.value)))
+        parts.append(f'<text x="{label - 8}" y="{middle + 4}" text-anchor="end">{escape(row.name)}</text>')
+        size = f'width="{end - left:.1f}" height="{gap - 8}"'
+        parts.append(f'<rect class="area c{row.colour}" x="{left:.1f}" y="{middle - gap / 2 + 4}" {size}/>')
+        line = f"M{across(row.low):.1f} {middle}H{across(row.high):.1f}M{across(row.low):.1f} {middle - 4}v8M{across(row.high):.1f} {middle - 4}v8"
+        parts.append(f'<path class="whisker" d="{line}"/>')
+        parts.append(f'<text x="{wide - right + 8}" y="{middle + 4}">{escape(row.told or format(row.value))}</text>')
+    told = "; ".join(f"{r.name}: {format(r.value)} ({format(r.low)} to {format(r.high)})" for r in rows)
+    svg = f'<svg viewBox="0 0 {wide} {height}" role="img" aria-label="{escape(f"{title}. {told}")}">{"".join(parts)}</svg>'
+    return f'<figure class="wide"><figcaption><b>{escape(title)}</b>{escape(note)}</figcaption>{svg}</figure>'
 
 
 def ticks_between(low: float, high: float, count: int) -> list[float]:

@@ -18,6 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 
 from genenv import __version__
+from genenv.cli_compare import compare
 from genenv.cli_eval import evaluate
 from genenv.cli_theory import analyse, theory
 from genenv.config import DomainConfig, build_config, load_config
@@ -79,7 +80,7 @@ class Display:
         self._tokens += m["agent_tokens"] + m["simulator_tokens"]
         speed = self._tokens / (time.monotonic() - self._started)
         success = "  - " if m["success"] is None else f"{100 * m['success']:3.0f}%"
-        played = max(1, m["admitted"])
+        played = max(1, sum(f["tasks"] for f in m["families"].values()))
         line = (
             f"success {success}  in band {100 * m['tasks_in_band'] / played:3.0f}%"
             f"  admitted {100 * m['admitted'] / max(1, m['candidates']):3.0f}%"
@@ -146,6 +147,7 @@ def train(
 
 
 app.command("eval")(evaluate)
+app.command("compare")(compare)
 app.command()(theory)
 app.command()(analyse)
 

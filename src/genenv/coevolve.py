@@ -29,12 +29,13 @@ from genenv.engines.base import PLAYERS, AdamParams, Engine, Loss
 from genenv.errors import StaleSampleError
 from genenv.gate import Gate
 from genenv.pools import MIN_LAG, Pools
-from genenv.rewards import SOLVED, alpha_curriculum_reward, empirical_success, without_ends
+from genenv.rewards import SOLVED, empirical_success, task_reward, without_ends
 from genenv.rollouts import PlayConfig, demonstration, play
 from genenv.seeds import by_family
 from genenv.simulator import plan, write
+from genenv.sources import SET_SEED, given, groups, quota, turn
 from genenv.store import CandidateRecord, Store
-from genenv.types import Chat, Datum, Group, Json, Seed, Task, derive_seed
+from genenv.types import Candidate, Chat, Datum, Group, Json, Seed, Task, derive_seed
 from genenv.updates import grpo_data, has_signal, normalized, rwr_data, rwr_weights, scaled, shared, with_kl
 
 Progress = Callable[[str, Mapping[str, Json]], None]
@@ -77,8 +78,10 @@ class CoEvolution:
         self.progress = progress
         self.seeds = by_family(seeds)
         self.heldout = domain.heldout(config.eval.tasks, derive_seed("heldout"))
-        self.gate = Gate(domain, self.heldout, fitting(engine.chat, config.agent.max_prompt_tokens))
+        self.gate = self._new_gate()
         clusters = [self.gate.add(domain.build(seed.spec)) for seed in seeds]
+        if config.curriculum.source == "seeds":
+            self.gate = self._new_gate()  # they are the candidates
         self.usual_variety = usual_variety(clusters, config.simulator.tasks, random.Random(derive_seed("variety")))
         self.pools = Pools()
         self.agent = engine.policy("agent")
@@ -86,6 +89,9 @@ class CoEvolution:
         self._played = PlayConfig(
             config.agent.group_size, config.agent.max_tokens, config.agent.max_turns, context=engine.context
         )
+
+    def _new_gate(self) -> Gate:
+        return Gate(self.domain, self.heldout, fitting(self.engine.chat, self.config.agent.max_prompt_tokens))
 
     def run(self, resume: bool = False, warn: Callable[[str], None] = lambda message: None) -> None:
         """Play all rounds that are not in the store yet."""
@@ -157,26 +163,40 @@ class CoEvolution:
         return derive_seed(self.config.seed, this.number, *parts)
 
     def generate(self, this: Round) -> None:
-        """pi_env writes candidates; the gate admits some."""
-        config = self.config.simulator
-        orders = plan(
-            self.seeds, self.pools, self._parent, self.config.curriculum, config.tasks, self._key(this, "plan")
-        )
-        candidates = write(self.simulator, self.simulator.chat, self.domain, orders, config, self._key(this, "write"))
-        for candidate in candidates:
-            edited = self.store.task(candidate.parent) if candidate.parent is not None else None
-            task, verdict = self.gate.admit(candidate, edited)
-            this.records.append(CandidateRecord(candidate, verdict, task))
+        """pi_env writes candidates, in each round or a set in round 1; the gate admits some."""
+        count, asks = quota(self.config, this.number, sum(map(len, self.seeds.values())), len(self.pools.train))
+        for ask in range(asks):
+            if missing := count - sum(r.verdict.admitted for r in this.records):
+                self._admit(this, self._ask(this, missing, ask))
         reasons = Counter(r.verdict.reason for r in this.records)
         admitted = reasons.pop("admitted", 0)
         this.metrics |= {
             "round": this.number,
-            "candidates": len(candidates),
+            "candidates": len(this.records),
             "admitted": admitted,
             "rejected": dict(sorted(reasons.items())),
-            "simulator_tokens": sum(len(c.sample.tokens) for c in candidates),
+            "simulator_tokens": sum(len(r.candidate.sample.tokens) for r in this.records),
         }
         self._watch(this)
+
+    def _ask(self, this: Round, count: int, ask: int) -> list[Candidate]:
+        """The first candidates of a round (`ask` 0), or some more. All seeds come at once."""
+        config, curriculum = self.config.simulator, self.config.curriculum
+        if curriculum.source == "seeds":
+            return [given(seed) for family in sorted(self.seeds) for seed in self.seeds[family]]
+        if curriculum.source == "privileged":
+            drawn = self.domain.heldout(count, derive_seed(SET_SEED, self.config.seed, ask))
+            return [given(Seed(task.family, task.spec)) for task in drawn]
+        again = (ask,) if ask else ()
+        orders = plan(self.seeds, self.pools, self._parent, curriculum, count, self._key(this, "plan", *again))
+        key = self._key(this, "write", *again)
+        return write(self.simulator, self.simulator.chat, self.domain, orders, config, key)
+
+    def _admit(self, this: Round, candidates: Sequence[Candidate]) -> None:
+        for candidate in candidates:
+            edited = self.store.task(candidate.parent) if candidate.parent is not None else None
+            task, verdict = self.gate.admit(candidate, edited)
+            this.records.append(CandidateRecord(candidate, verdict, task))
 
     def _watch(self, this: Round) -> None:
         """Alarms about all tasks of the round, rejected duplicates included."""
@@ -195,9 +215,13 @@ class CoEvolution:
     def interact(self, this: Round) -> None:
         """pi_agent tries every admitted task, and some from D_train again: first those that were edited."""
         fresh = [r.task for r in this.records if r.verdict.admitted and r.task is not None]
+        if self.config.curriculum.source != "simulator":
+            whole = fresh or list(self.store.admitted())
+            fresh = turn(whole, this.number, self.config.simulator.tasks, self.config.seed)
         rng = random.Random(self._key(this, "replay"))
         edited = dict.fromkeys(t.parent for t in fresh if t.parent is not None)
-        count = round(self.config.agent.replay * len(fresh))
+        wanted = self.config.simulator.tasks if self.config.simulator.fill else len(fresh)
+        count = groups(wanted, self.config.agent.replay) - len(fresh)
         drawn = [i for i in self.pools.train.draw(count, rng) if i not in edited]
         ids = [*edited, *drawn[: max(0, count - len(edited))]]
         tasks = fresh + [self.store.task(i) for i in ids]
@@ -217,10 +241,10 @@ class CoEvolution:
             if (p := success[group.task.id]) is not None:
                 by_fam.setdefault(group.task.family, []).append(p)
         for i, record in enumerate(this.records):
-            if record.task is None or not record.verdict.admitted or (own := success[record.task.id]) is None:
+            if record.task is None or not record.verdict.admitted or (own := success.get(record.task.id)) is None:
                 continue
             p_hat = {"task": own, "family": fmean(by_fam[record.task.family]), "batch": fmean(known)}[curriculum.p_hat]
-            reward = alpha_curriculum_reward(p_hat, curriculum.alpha, curriculum.beta)
+            reward = task_reward(curriculum.reward, p_hat, curriculum.alpha, curriculum.beta)
             this.records[i] = replace(record, p_hat=own, reward=reward)
         self._judge_edits(this)
         measured = [(task, p) for task, p in success.items() if p is not None]
@@ -362,9 +386,9 @@ class CoEvolution:
         curriculum = self.config.curriculum
         rewarded = [r for r in this.records if r.reward is not None]
         earned = shared([1.0] * len(rewarded), [this.divisor(r) for r in rewarded])
-        for record in this.records:
-            if record.p_hat is not None and record.task is not None:
-                self.pools.train.put(record.task.id, 1.0)
+        for group in this.fresh:
+            if empirical_success(group.rewards) is not None:
+                self.pools.train.put(group.task.id, 1.0)
         for record, factor in zip(rewarded, earned, strict=True):
             if record.reward is not None and record.task is not None:
                 self.pools.env.put(record.task.id, record.reward * factor)

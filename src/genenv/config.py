@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, ValidationError, model_validator
 
 from genenv.errors import InputError
+from genenv.rewards import Signal
 
 
 class Section(BaseModel):
@@ -102,6 +103,13 @@ class DomainConfig(Section):
 class CurriculumConfig(Section):
     """The alpha-curriculum: what the simulator is paid for and which families it is asked for."""
 
+    source: Literal["simulator", "offline", "privileged", "seeds"] = Field(
+        "simulator",
+        description="where tasks come from: written in each round, or a set that round 1 fixes: written by the simulator "
+        "(offline), drawn like the held-out tasks (privileged), the seeds themselves",
+    )
+    set_size: float = Field(1.0, gt=0, description="offline, privileged: tasks in the set per seed")
+    reward: Signal = Field("alpha", description="what a task earns the simulator: Eq. 3, or the signal of other work")
     alpha: float = Field(0.5, gt=0, lt=1)
     beta: float = Field(8.0, gt=0, description="sharpness of R_env (Eq. 3)")
     p_hat: Literal["task", "family", "batch"] = Field("task", description="the success that R_env is computed from")
@@ -134,6 +142,10 @@ class SimulatorConfig(Section):
     """pi_env: how many tasks it writes and how it learns (RWR)."""
 
     tasks: int = Field(24, ge=1, description="candidates a round")
+    fill: bool = Field(
+        False,
+        description="write again for what was turned away: each round has exactly tasks * (1 + agent.replay) groups",
+    )
     train: bool = True
     lr: float = Field(1e-3, gt=0)
     weight_temperature: float = Field(3.0, ge=0, description="lambda in w = exp(lambda R_env)")
@@ -208,6 +220,20 @@ class Config(Section):
             raise ValueError("teacher.model cannot be trained: set simulator.train = false and simulator.warmup = 0")
         return self
 
+    @model_validator(mode="after")
+    def _sets_are_fixed(self) -> Config:
+        source, set_size = self.curriculum.source, self.curriculum.set_size
+        if source != "simulator" and (self.simulator.train or self.agent.replay or self.curriculum.edits):
+            raise ValueError(
+                f"curriculum.source = {source} is a fixed set, played again and again: set simulator.train = false, "
+                "agent.replay = 0 and curriculum.edits = 0"
+            )
+        if source in ("simulator", "seeds") and set_size != 1.0:
+            raise ValueError(
+                f"curriculum.set_size = {set_size:g} is for offline and privileged sets, found source = {source}"
+            )
+        return self
+
 
 # SPEC section 1 to the letter: unsharpened reward, batch filter, lambda 1, KL anchor, even seeds, no own anchor
 RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
@@ -224,26 +250,36 @@ RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a TOML file, apply `a.b=c` overrides. Raises InputError naming file, section and key."""
-    try:
-        raw = tomllib.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"{path}: not valid TOML: {error}") from None
+    """Read a file, apply `a.b=c` overrides. Raises InputError naming file, section and key."""
+    raw = read_raw(path)
     for override in overrides:
         _override(raw, override)
     return build_config(raw, str(path))
 
 
+def read_raw(path: Path) -> dict[str, Any]:
+    """A TOML file, or a run's resolved config.json, as it stands. Raises InputError naming the file."""
+    try:
+        text = path.read_text("utf-8-sig")
+        raw = json.loads(text) if path.suffix == ".json" else tomllib.loads(text)
+    except OSError as error:
+        raise InputError(f"cannot read the configuration {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError, json.JSONDecodeError) as error:
+        kind = "JSON" if path.suffix == ".json" else "TOML"
+        raise InputError(f"{path}: not valid {kind}: {error}") from None
+    if not isinstance(raw, dict):
+        raise InputError(f"{path}: expected the configuration as a JSON object")
+    return raw
+
+
 def build_config(raw: dict[str, Any], source: str) -> Config:
     """Validate a nested dictionary. Raises InputError with one line."""
     recipe = raw.get("recipe", "genenv")
-    merged = _merge(RECIPES.get(recipe, {}) if isinstance(recipe, str) else {}, raw)
+    merged = merge(RECIPES.get(recipe, {}) if isinstance(recipe, str) else {}, raw)
     try:
         return Config.model_validate(merged)
     except ValidationError as error:
-        raise InputError(f"{source}: {_explain(error)}") from None
+        raise InputError(f"{source}: {explain(error, Config)}") from None
 
 
 def _override(raw: dict[str, Any], text: str) -> None:
@@ -262,35 +298,36 @@ def _override(raw: dict[str, Any], text: str) -> None:
         target[name] = value  # a bare word is a string
 
 
-def _merge(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+def merge(defaults: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """`given` over `defaults`, section by section."""
     merged = dict(defaults)
     for key, value in given.items():
         below = merged.get(key)
-        merged[key] = _merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
+        merged[key] = merge(below, value) if isinstance(below, Mapping) and isinstance(value, Mapping) else value
     return merged
 
 
-def _sections() -> dict[str, type[BaseModel]]:
+def _sections(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
     """Section name to its model; the top level is ""."""
-    fields = Config.model_fields
-    named = {n: f.annotation for n, f in fields.items()}
-    return {"": Config} | {n: a for n, a in named.items() if isinstance(a, type) and issubclass(a, BaseModel)}
+    named = {n: f.annotation for n, f in model.model_fields.items()}
+    return {"": model} | {n: a for n, a in named.items() if isinstance(a, type) and issubclass(a, BaseModel)}
 
 
-def _explain(error: ValidationError) -> str:
-    first = error.errors()[0]
+def explain(error: ValidationError, model: type[BaseModel]) -> str:
+    """The first fault of a file that was to be a `model`, on one line, with the nearest valid key."""
+    found = error.errors()
+    first = next((e for e in found if e["type"] == "extra_forbidden"), found[0])  # a wrong name explains a missing one
     where = ".".join(map(str, first["loc"]))
     if not where:  # a rule about several sections
         return first["msg"].removeprefix("Value error, ")
     if first["type"] == "value_error":
         return f"{where}: {first['msg'].removeprefix('Value error, ')}"
     if first["type"] != "extra_forbidden":
-        found = json.dumps(first["input"], default=str)
-        return f"{where}: {first['msg']}, found {found[:80]}"
+        return f"{where}: {first['msg']}, found {json.dumps(first['input'], default=str)[:80]}"
     *parents, key = map(str, first["loc"])
-    sections = _sections()
+    sections = _sections(model)
     here = sections.get(".".join(parents))
-    homes = [f"{s}.{key}" if s else key for s, model in sections.items() if key.replace("-", "_") in model.model_fields]
+    homes = [f"{s}.{key}" if s else key for s, m in sections.items() if key.replace("-", "_") in m.model_fields]
     near = difflib.get_close_matches(key.replace("-", "_"), list(here.model_fields) if here else [], n=1)
     hints = [".".join([*parents, near[0]])] if near else [h.replace("-", "_") for h in homes]
     hint = f"; did you mean {hints[0]}?" if hints else ""

@@ -17,7 +17,7 @@ from dataclasses import astuple, dataclass, field
 
 import numpy as np
 
-from genenv.rewards import alpha_curriculum_reward
+from genenv.rewards import Signal, task_reward
 from genenv.types import Direction, Json
 
 
@@ -176,14 +176,20 @@ class Pools:
         return sorted(f for f, gain in self.gains.items() if gain.stuck)
 
     def family_weights(
-        self, families: Sequence[str], alpha: float, beta: float, floor: float, discount: float = 1.0
+        self,
+        families: Sequence[str],
+        alpha: float,
+        beta: float,
+        floor: float,
+        discount: float = 1.0,
+        signal: Signal = "alpha",
     ) -> list[float]:
         """R_env of each family's posterior mean plus a floor; a stuck one earns `discount` times what the best other does.
 
         The floor keeps every family measured, so that one can leave the stuck ones again. What a stuck family earns
         at most depends on the others since a sharp R_env would else prefer it to every family that is mastered.
         """
-        rewards = {f: alpha_curriculum_reward(self.families.get(f, Posterior()).mean, alpha, beta) for f in families}
+        rewards = {f: task_reward(signal, self.families.get(f, Posterior()).mean, alpha, beta) for f in families}
         stuck = set(self.stuck()) & rewards.keys() if discount < 1.0 else set()
         best = max((r for f, r in rewards.items() if f not in stuck), default=1.0)
         return [(discount * min(r, best) if f in stuck else r) + floor for f, r in rewards.items()]

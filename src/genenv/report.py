@@ -157,13 +157,17 @@ def write_report(store: Store, path: Path) -> Path:
 
 
 def write_page(path: Path, title: str, body: Sequence[str]) -> Path:
-    """HTML parts as one self-contained file in the project's style, replaced as a whole. Raises InputError."""
+    """HTML parts as one self-contained file in the project's style. Raises InputError if it cannot be written."""
     template = importlib.resources.files("genenv").joinpath("report.html").read_text("utf-8")
-    page = string.Template(template).substitute(title=escape(title), body="\n".join(body))
+    return write_whole(path, string.Template(template).substitute(title=escape(title), body="\n".join(body)))
+
+
+def write_whole(path: Path, text: str) -> Path:
+    """A file, replaced as a whole. Raises InputError if it cannot be written."""
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(page, "utf-8")
+        draft.write_text(text, "utf-8")
         draft.replace(path)
     except OSError as error:
         draft.unlink(missing_ok=True)

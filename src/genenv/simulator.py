@@ -47,7 +47,7 @@ def plan(
         weights = [float(len(seeds[f])) for f in families]
     else:
         alpha, sharp = curriculum.alpha, curriculum.family_beta
-        weights = pools.family_weights(families, alpha, sharp, curriculum.floor, curriculum.stuck)
+        weights = pools.family_weights(families, alpha, sharp, curriculum.floor, curriculum.stuck, curriculum.reward)
     parents: dict[str, list[Seed]] = {}
     for task_id in pools.env.draw(round(4 * count * curriculum.parents), rng):
         parent, _ = load_parent(task_id)

@@ -278,6 +278,14 @@ class Store:
         )
         return [(number, score, count) for number, score, count in rows]
 
+    def heldout_scores(self, number: int) -> dict[str, float]:
+        """Mean score of each task in one evaluation; an unscored attempt counts as 0."""
+        rows = self._db.execute(
+            "SELECT task_id, avg(coalesce(score, 0)) FROM evaluations WHERE round = ? GROUP BY task_id ORDER BY task_id",
+            (number,),
+        )
+        return dict(rows.fetchall())
+
     def task(self, task_id: str) -> Task:
         """An admitted task. Raises KeyError."""
         row = self._db.execute("SELECT body FROM tasks WHERE id = ?", (task_id,)).fetchone()
@@ -287,6 +295,12 @@ class Store:
 
     def admitted(self) -> Iterator[Task]:
         for (body,) in self._db.execute("SELECT body FROM tasks ORDER BY round, rowid"):
+            yield _task(body)
+
+    def tried(self) -> Iterator[Task]:
+        """The different tasks that the agent has played, in the order in which they were admitted."""
+        query = "SELECT body FROM tasks WHERE id IN (SELECT task_id FROM rollouts) ORDER BY round, rowid"
+        for (body,) in self._db.execute(query):
             yield _task(body)
 
     def candidate(self, task_id: str) -> Candidate:

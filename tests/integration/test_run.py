@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -13,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from planted import Levels
+from planted import guess as agent
+from planted import write as simulator
 
 from genenv.coevolve import CoEvolution, Round
 from genenv.config import Config, build_config
@@ -33,20 +33,6 @@ def config(**agent: object) -> Config:
         },
         "test",
     )
-
-
-def agent(prompt: str, seed: int) -> str:
-    """Solves level L with probability 1 - L / 10."""
-    level, serial = re.search(r"level (\d) serial (\d+)", prompt).groups()
-    return f"ok {serial}" if random.Random(seed).random() > int(level) / 10 else "no"
-
-
-def simulator(prompt: str, seed: int) -> str:
-    """Valid tasks; one in five is not."""
-    rng = random.Random(seed)
-    if rng.random() < 0.2:
-        return rng.choice(["not JSON", '{"level": 12, "serial": "000000"}'])
-    return json.dumps({"level": rng.randrange(10), "serial": f"{rng.randrange(10**6):06d}"})
 
 
 def game(store: Store, on_stage: object = None) -> CoEvolution:

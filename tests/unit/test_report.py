@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from genenv._charts import LONGEST, Chart, Series, duration, escape, number, percent, ticks_between
+from genenv._charts import LONGEST, Bar, Chart, Series, bars, duration, escape, number, percent, ticks_between
 from genenv.config import Config, build_config
 from genenv.errors import InputError
 from genenv.report import in_band_from_round, moving_mean, summary, write_report
@@ -351,3 +351,26 @@ def test_numbers_for_people():
     assert found == ["–", "0", "0.123", "3", "9,876", "9,877", "123\u202fk", "4.5\u202fM", "2\u202fG"]
     found = [duration(v) for v in (None, 0.001, 12.34, 600.0, 9000.0)]
     assert found == ["–", "<\u202f0.1\u202fs", "12.3\u202fs", "10\u202fmin", "2\u202fh 30\u202fmin"]
+
+
+@pytest.mark.parametrize(("value", "low", "high"), [(-0.3, -0.4, -0.2), (0.3, 0.2, 0.4), (0.1, -0.2, 0.4)])
+def test_bars_start_at_zero_and_whiskers_span_their_interval(value, low, high):
+    html = bars("Title", "note", [Bar("<arm>", value, low, high)])
+    assert "<arm>" in Page(html).text
+    labels = re.findall(r'<text x="([\d.]+)" y="\d+" text-anchor="middle">(-?\d+)', html)
+    ((zero, _), (first, least), (last, most)) = next(t for t in labels if t[1] == "0"), labels[0], labels[-1]
+    scale = (float(last) - float(first)) / (int(most) - int(least)) * 100
+    ((x, width),) = re.findall(r'<rect class="area c0" x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', html)
+    assert float(width) == pytest.approx(abs(value) * scale, abs=0.2)
+    assert float(x) == pytest.approx(float(zero) + min(0.0, value) * scale, abs=0.2)
+    ((left, right),) = re.findall(r'class="whisker" d="M([\d.]+) [\d.]+H([\d.]+)', html)
+    assert [float(left), float(right)] == pytest.approx([float(zero) + v * scale for v in (low, high)], abs=0.2)
+
+
+def test_a_curve_with_an_interval_is_shaded_and_its_table_has_the_bounds():
+    chart = Chart("T", "", [1, 2, 3], [Series("a", [0.5, None, 0.7], 0, "", [0.4, None, 0.6], [0.6, None, 0.8])])
+    html = chart.html()
+    (shape,) = re.findall(r'<path class="spread c0" d="([^"]*)"', html)
+    assert shape.count("L") == 3  # two known rounds, along the lower edge and back along the upper one
+    assert "50\u202f% (40\u202f% to 60\u202f%)" in html
+    assert html.count("% to ") == 3  # the third in the description of the picture

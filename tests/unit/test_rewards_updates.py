@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from genenv.rewards import alpha_curriculum_reward, empirical_success, without_ends
+from genenv.rewards import PEERS, alpha_curriculum_reward, empirical_success, task_reward, without_ends
 from genenv.types import Candidate, Datum, Group, Message, Sample, Score, Task, Trajectory
 from genenv.updates import (
     group_advantages,
@@ -50,6 +50,21 @@ def test_alpha_curriculum_reward_by_hand(k: int, expected: float) -> None:
 @pytest.mark.parametrize(("p", "expected"), [(0.0, 0.83527), (1.0, 0.37531)])
 def test_alpha_curriculum_reward_with_another_alpha(p: float, expected: float) -> None:
     assert alpha_curriculum_reward(p, alpha=0.3, beta=2.0) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("signal", "expected"),  # at p = 0, 1/8, 1/2, 3/4, 1
+    [
+        ("r_zero", [0.0, 0.25, 1.0, 0.5, 0.0]),
+        ("absolute_zero", [0.0, 0.875, 0.5, 0.25, 0.0]),
+        ("learnability", [0.0, 0.4375, 1.0, 0.75, 0.0]),
+        ("alpha", [0.606531, 0.754840, 1.0, 0.882497, 0.606531]),
+    ],
+)
+def test_signals_of_other_work_by_hand(signal: str, expected: list[float]) -> None:
+    found = [task_reward(signal, p, alpha=0.5, beta=2.0) for p in (0.0, 0.125, 0.5, 0.75, 1.0)]
+    assert found == pytest.approx(expected, abs=1e-6)
+    assert set(PEERS) == {"r_zero", "absolute_zero", "learnability"}
 
 
 def test_empirical_success_leaves_unscored_attempts_out() -> None:

@@ -1,0 +1,78 @@
+"""A suite's file: what is read and what is refused, before anything runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from genenv.arms import ARMS
+from genenv.errors import InputError
+from genenv.sources import groups
+from genenv.suite import load_suite, runs_of
+
+SUITE = """
+base = "base.toml"
+arms = ["genenv", "sharp", "seeds_only"]
+rounds = 4
+seeds = [3, 5]
+
+[set.engine]
+threads = 1
+
+[arm.sharp.curriculum]
+beta = 30
+"""
+
+
+@pytest.fixture
+def suite_file(tmp_path: Path) -> Path:
+    (tmp_path / "base.toml").write_text("rounds = 99\nseed = 7\n[simulator]\ntasks = 8\n")
+    path = tmp_path / "suite.toml"
+    path.write_text(SUITE)
+    return path
+
+
+def test_runs_are_arms_times_seeds_seed_by_seed(suite_file: Path, tmp_path: Path) -> None:
+    runs = runs_of(load_suite(suite_file), tmp_path / "out")
+    assert [r.name for r in runs] == ["genenv-3", "sharp-3", "seeds_only-3", "genenv-5", "sharp-5", "seeds_only-5"]
+    assert {(r.config.rounds, r.config.engine.threads) for r in runs} == {(4, 1)}
+    assert [r.config.seed for r in runs] == [3, 3, 3, 5, 5, 5]
+    assert [r.config.curriculum.beta for r in runs[:3]] == [8.0, 30.0, 8.0]
+    assert [r.config.simulator.tasks for r in runs[:3]] == [8, 8, 10]
+    assert {r.state() for r in runs} == {"missing"}
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"seeds_only"]', '"sead"]', "arms: sead is neither built in .* nor a section"),
+        ('"seeds_only"]', '"genenv"]', "arms: each one once"),
+        ("[3, 5]", "[3, 3]", "seeds: each one once, found 3, 3"),
+        ("rounds = 4", "rounds = 0", "rounds: .* greater than or equal to 1, found 0"),
+        ("rounds = 4", "round = 4", "unknown key round; did you mean rounds?"),
+        ("rounds = 4", 'rounds = 4\ntarget = "paper"', "paper is not in arms = genenv, sharp, seeds_only"),
+        ("[arm.sharp.", "[arm.blunt.", "arms: sharp is neither"),
+        ("beta = 30", "betta = 30", "base.toml: arm sharp: unknown key curriculum.betta; did you mean curriculum.beta"),
+        ("[set.engine]", "[set.eval]\ntasks = 0\n[set.engine]", "eval.tasks = 0: without held-out tasks"),
+        ("base.toml", "none.toml", "cannot read the configuration .*none.toml"),
+        ('"sharp", ', '"../x", ', "arms: ../x is neither built in"),
+        ("[arm.sharp", '[arm."..".eval]\ntasks = 3\n[arm.sharp', "arm: expected names of letters"),
+    ],
+)
+def test_a_suite_that_cannot_be_run_is_refused_in_one_line(suite_file: Path, old: str, new: str, message: str) -> None:
+    suite_file.write_text(SUITE.replace(old, new))
+    with pytest.raises(InputError, match=message) as caught:
+        runs_of(load_suite(suite_file), suite_file.parent / "out")
+    assert "\n" not in str(caught.value)
+
+
+def test_the_shipped_suite_has_every_arm_at_equal_rollouts(tmp_path: Path) -> None:
+    path = Path(__file__).parents[2] / "configs" / "suite_tool_use.toml"
+    runs = runs_of(load_suite(path), tmp_path)
+    assert {r.arm for r in runs} == set(ARMS)
+    assert len(runs) == len(ARMS) * 5
+    assert {(groups(r.config.simulator.tasks, r.config.agent.replay), r.config.agent.group_size) for r in runs} == {
+        (20, 8)
+    }
