@@ -15,7 +15,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) install -c constraints.txt -e '.[dev,sandbox,tensorboard,travel]'
+	$(PIP) install -c constraints.txt -e '.[dev,sandbox,tensorboard,travel,plots]'
 	$(PIP) install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0
 	touch $@
 
