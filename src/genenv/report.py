@@ -181,6 +181,8 @@ def _header(name: str, s: Mapping[str, Json], config: Config) -> str:
         f" · {s['rounds']} of {s['rounds_planned']} rounds"
     )
     links = {"curves": "Curves", "tasks": "Tasks", "rejected": "Rejected candidates", "settings": "Configuration"}
+    if s["edits"]:
+        links["edits"] = "Edits"
     nav = "".join(f'<a href="#{key}">{text}</a>' for key, text in links.items())
     return (
         f"<header><h1>GenEnv run {escape(name)}</h1><p>{escape(facts)}</p>"
