@@ -11,6 +11,7 @@ import pytest
 from genenv.config import CurriculumConfig, SimulatorConfig
 from genenv.domains.tool_use import ToolUse
 from genenv.engines.local import LocalEngine
+from genenv.errors import InputError
 from genenv.gate import Gate
 from genenv.models import TINY, resolve
 from genenv.pools import Pools
@@ -24,10 +25,16 @@ def engine() -> LocalEngine:
     return LocalEngine(resolve(TINY), rank=4, lora_alpha=8, seed=0, threads=1)
 
 
-def test_the_weights_are_small() -> None:
-    folder = Path(resolve(TINY))
+@pytest.mark.parametrize("name", ["tiny", "household", "multihop_qa", "travel"])
+def test_the_weights_are_small(name: str) -> None:
+    folder = Path(resolve(f"builtin:{name}"))
     assert (folder / "model.safetensors").stat().st_size < 10 * 2**20
-    assert (folder / "README.md").is_file()
+    assert f"builtin:{name}" in (folder.parent / "README.md").read_text("utf-8")
+
+
+def test_a_model_that_does_not_ship_is_named_with_those_that_do() -> None:
+    with pytest.raises(InputError, match="builtin:huge: expected one of builtin:household, builtin:multihop_qa"):
+        resolve("builtin:huge")
 
 
 def test_it_plays_the_agent_weakly(engine: LocalEngine) -> None:

@@ -16,7 +16,7 @@ from genenv.memory import Precision, Sampling, Training, sampling_bytes, standin
 from genenv.models.shapes import PUBLISHED, Shape, parse, shape_of
 from genenv.plan import Lengths, Round, forward, make_plan, rendered, stages
 
-CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.toml"))
+CONFIGS = sorted(p for p in (Path(__file__).parents[2] / "configs").glob("*.toml") if not p.stem.startswith("suite_"))
 SMALL = Shape(width=8, layers=2, heads=2, kv_heads=1, head=4, inner=16, vocabulary=32, tied=True)
 
 

@@ -302,7 +302,7 @@ def test_no_damage_to_calls_is_right(calls: list[Call], position: int, value: An
 
 # -- short answers -------------------------------------------------------------------------------------------------
 
-NO_FINITE_NUMBER = re.compile(r"[\W_]*([+-]?nan|[0-9.,/]*(e[+-]?[0-9]{3,})?)[\W_]*", re.IGNORECASE)
+NO_FINITE_NUMBER = re.compile(r"[\W_]*([+-]?(nan|inf(inity)?)|[0-9.,/]*(e[+-]?[0-9]{3,})?)[\W_]*", re.IGNORECASE)
 WHOLE = st.one_of(st.integers(0, 20), st.integers(0, 10**7), st.integers(0, 10**40))
 
 
