@@ -31,7 +31,7 @@ def _set(source: str, size: float = 1.0) -> Raw:
 
 def _signal(name: str) -> Raw:
     """The signal of other work in the place of Eq. 3, on this project's loop."""
-    return {"curriculum": {"reward": name}}
+    return {"recipe": "genenv", "curriculum": {"reward": name}}
 
 
 ARMS: Mapping[str, Raw] = {
@@ -46,7 +46,7 @@ ARMS: Mapping[str, Raw] = {
     "r_zero": _signal("r_zero"),
     "absolute_zero": _signal("absolute_zero"),
     "learnability": _signal("learnability"),
-    "drop": {"curriculum": {"drop": 0.25}},
+    "drop": {"recipe": "genenv", "curriculum": {"drop": 0.25}},
 }
 """What each built-in arm changes in the base configuration; docs/compare.md says why."""
 

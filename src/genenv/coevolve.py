@@ -167,7 +167,10 @@ class CoEvolution:
         count, asks = quota(self.config, this.number, sum(map(len, self.seeds.values())), len(self.pools.train))
         for ask in range(asks):
             if missing := count - sum(r.verdict.admitted for r in this.records):
-                self._admit(this, self._ask(this, missing, ask))
+                if self.config.curriculum.source == "privileged":
+                    self._draw(this, missing, ask)
+                else:
+                    self._admit(this, self._ask(this, missing, ask))
         reasons = Counter(r.verdict.reason for r in this.records)
         admitted = reasons.pop("admitted", 0)
         this.metrics |= {
@@ -184,13 +187,16 @@ class CoEvolution:
         config, curriculum = self.config.simulator, self.config.curriculum
         if curriculum.source == "seeds":
             return [given(seed) for family in sorted(self.seeds) for seed in self.seeds[family]]
-        if curriculum.source == "privileged":
-            drawn = self.domain.heldout(count, derive_seed(SET_SEED, self.config.seed, ask))
-            return [given(Seed(task.family, task.spec)) for task in drawn]
         again = (ask,) if ask else ()
         orders = plan(self.seeds, self.pools, self._parent, curriculum, count, self._key(this, "plan", *again))
         key = self._key(this, "write", *again)
         return write(self.simulator, self.simulator.chat, self.domain, orders, config, key)
+
+    def _draw(self, this: Round, count: int, ask: int) -> None:
+        """Tasks as held-out tasks are drawn, with what simulators may not use in them, through the gate's proof."""
+        for task in self.domain.heldout(count, derive_seed(SET_SEED, self.config.seed, ask)):
+            candidate = given(Seed(task.family, task.spec))
+            this.records.append(CandidateRecord(candidate, self.gate.judge(task), task))
 
     def _admit(self, this: Round, candidates: Sequence[Candidate]) -> None:
         for candidate in candidates:

@@ -221,6 +221,15 @@ class Config(Section):
         return self
 
     @model_validator(mode="after")
+    def _filled_rounds_are_equal(self) -> Config:
+        if self.simulator.fill and self.curriculum.edits:
+            raise ValueError(
+                "simulator.fill makes all rounds equally large, and edits add the tasks that they edit: set "
+                "curriculum.edits = 0"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _sets_are_fixed(self) -> Config:
         source, set_size = self.curriculum.source, self.curriculum.set_size
         if source != "simulator" and (self.simulator.train or self.agent.replay or self.curriculum.edits):

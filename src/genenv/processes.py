@@ -56,7 +56,10 @@ class Worker:
         if self._child.stdin is None or self._child.stdin.closed:
             raise WorkerError("the worker is gone")
         deadline = time.monotonic() + timeout
-        left = memoryview(json.dumps(request).encode() + b"\n")
+        try:
+            left = memoryview(json.dumps(request).encode() + b"\n")
+        except (TypeError, ValueError) as error:
+            raise AnswerError(f"expected a request of JSON values: {error}") from None
         try:
             while left:
                 _, ready, _ = select.select([], [self._child.stdin], [], max(0.0, deadline - time.monotonic()))

@@ -126,7 +126,12 @@ def inexact(days: Json, world: World) -> str:
     on a day in one city any place is near, an attraction without its semicolon is anywhere. An agent in training would
     find such holes, so they are closed here.
     """
-    return next((f"day {i}: {why}" for i, day in enumerate(days, 1) for why in _inexact(day, world)), "")
+    for i, day in enumerate(days, 1):
+        if day.get("days") != i or isinstance(day["days"], bool):
+            return f"day {i}: days: expected {i}"
+        for why in _inexact(day, world):
+            return f"day {i}: {why}"
+    return ""
 
 
 def _inexact(day: Day, world: World) -> Iterator[str]:

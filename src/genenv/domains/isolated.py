@@ -42,6 +42,7 @@ class Isolated:
         self._timeout = timeout
         self._hosts = [_Host(self._arguments, timeout)]
         if self._hosts[0].lost:
+            release(domain)
             raise InputError(f"domain.name: {path}: {self._hosts[0].lost}")
         self.name, self.families, self.repeats = domain.name, domain.families, repeats(domain)
         self.max_turns: int | None = getattr(domain, "max_turns", None)

@@ -236,17 +236,23 @@ class LocalPolicy:
         def kind(i: int) -> tuple[int, float, bool]:
             return requests[i].max_tokens, requests[i].temperature, prefixes[i] is not None
 
+        def cost(chunk: Sequence[int]) -> int:
+            """Rows times columns; kept and new tokens are padded on their own, so that their widths add."""
+            known = [len(p.tokens) if (p := prefixes[i]) else 0 for i in chunk]
+            if not any(known):
+                return sum(len(requests[i].seeds) * (len(requests[i].prompt) + requests[i].max_tokens) for i in chunk)
+            new = max(len(requests[i].prompt) - n for i, n in zip(chunk, known, strict=True))
+            columns = max(known) + new + requests[chunk[0]].max_tokens
+            return columns * sum(len(requests[i].seeds) for i in chunk)
+
         chunk: list[int] = []
-        cost = 0
         for i in sorted(range(len(requests)), key=lambda i: (kind(i), len(requests[i].prompt), i)):
-            own = len(requests[i].seeds) * (len(requests[i].prompt) + requests[i].max_tokens)
-            if chunk and (cost + own > limit or kind(chunk[0]) != kind(i)):
-                yield chunk, cost
-                chunk, cost = [], 0
+            if chunk and (kind(chunk[0]) != kind(i) or cost([*chunk, i]) > limit):
+                yield chunk, cost(chunk)
+                chunk = []
             chunk.append(i)
-            cost += own
         if chunk:
-            yield chunk, cost
+            yield chunk, cost(chunk)
 
     def logprobs(self, data: Sequence[Datum]) -> list[tuple[float, ...]]:
         with self._active() as engine:
