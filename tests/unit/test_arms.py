@@ -84,6 +84,7 @@ def test_fresh_tasks_by_hand() -> None:
     [
         ({"curriculum": {"source": "offline"}}, "curriculum.source = offline is a fixed set"),
         ({"curriculum": {"source": "seeds"}, "simulator": {"train": False}}, "agent.replay = 0"),
+        ({"curriculum": {"edits": 0.25}, "simulator": {"fill": True}}, "simulator.fill makes all rounds equally large"),
         ({"curriculum": {"set_size": 2.0}}, "curriculum.set_size = 2 is for offline and privileged sets"),
     ],
 )

@@ -607,3 +607,13 @@ def test_the_training_text_is_real_play_and_knows_no_hidden_city(monkeypatch):
     rates = text.success(60)
     assert rates["3-day easy"] > rates["3-day hard"] > 0.1
     assert rates["3-day easy"] < 0.7
+
+
+@pytest.mark.parametrize("number", [None, "2", 3, True, 2.5])
+def test_a_plan_numbers_its_days(number):
+    task = OFFICIAL.build(SPEC)
+    days = [dict(day) for day in task.target["plan"]]
+    assert OFFICIAL.episode(task).step(json.dumps(days)).score.value == 1.0
+    days[1]["days"] = number
+    score = OFFICIAL.episode(task).step(json.dumps(days)).score
+    assert (score.value, score.reason) == (0.0, "inexact: day 2: days: expected 2")
