@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from genenv.domains._household_things import OBJECTS, PLACES
-from genenv.domains.base import SpecError
+from genenv.domains.base import SpecError, fault
 from genenv.types import Json, derive_seed
 
 MAX_KIND = 20
@@ -126,8 +126,7 @@ def parse(spec: Mapping[str, Json]) -> World:
     try:
         parsed = HouseSpec.model_validate(spec)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise SpecError("schema", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+        raise SpecError("schema", fault(error)) from None
     _check_goal(parsed.goal)
     counts = _counted(parsed)
     if unknown := counts.keys() - set(PLACES):

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from genenv.benchmarks._travel_rules import Query
 from genenv.domains._travel_world import CUISINES
+from genenv.domains.base import object_schema
 from genenv.types import Json
 
 CITIES = {3: 1, 5: 2, 7: 3}
@@ -93,7 +94,7 @@ def task_schema(days: int, level: str, origins: Sequence[str], destinations: Seq
     fields = {name: {"const": days} if name == "days" else {"enum": list(values[name])} for name in values}
     return {
         "anyOf": [
-            _object({name: schema for name, schema in fields.items() if name not in LIMITS or name in chosen})
+            object_schema({name: schema for name, schema in fields.items() if name not in LIMITS or name in chosen})
             for chosen in itertools.combinations(LIMITS, LEVELS[level])
         ]
     }
@@ -104,19 +105,10 @@ def edit_schema(spec: Mapping[str, Json], origins: Sequence[str], destinations: 
     values = _values(origins, destinations)
     kept = {name: {"const": value} for name, value in spec.items()}
     others = {name: [value for value in values[name] if value != spec[name]] for name in spec}
-    return {"anyOf": [_object({**kept, name: {"enum": changed}}) for name, changed in others.items() if changed]}
+    return {"anyOf": [object_schema({**kept, name: {"enum": changed}}) for name, changed in others.items() if changed]}
 
 
 def _values(origins: Sequence[str], destinations: Sequence[str]) -> dict[str, Sequence[Json]]:
     """What may stand in each field, in the order of writing. The number of days is given with the family."""
     people = range(1, MAX_PEOPLE + 1)
     return {"org": origins, "dest": destinations, "days": (), "people": people, "slack": SLACK, **LIMITS}
-
-
-def _object(properties: Mapping[str, Json]) -> Json:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }

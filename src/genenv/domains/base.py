@@ -7,6 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from pydantic import ValidationError
+
 from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task
 
 
@@ -91,6 +93,22 @@ class Domain(Playable, Protocol):
     def perturbed(self, task: Task) -> Sequence[Sequence[str]]:
         """Answers close to the reference that must not earn anything."""
         ...
+
+
+def fault(error: ValidationError) -> str:
+    """The first fault that a model found in what was written, on one line, with its place."""
+    first = error.errors()[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def object_schema(properties: Mapping[str, Json]) -> Json:
+    """JSON schema of an object with these properties, in this order, all of them and no others."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": list(properties),
+        "additionalProperties": False,
+    }
 
 
 def order_line(family: str, success: float | None, direction: Direction, edit: bool = False) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, validate_call
 
-from genenv.domains.base import SpecError, Step, order_line
+from genenv.domains.base import SpecError, Step, fault, order_line
 from genenv.errors import InputError
 from genenv.parsing import Call, format_tool_calls, parse_tool_calls, shorten
 from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task, canonical, derive_seed
@@ -124,7 +124,7 @@ class ToolDomain(ABC, Generic[S]):
         try:
             return self._task(self._parsed(spec))
         except ValidationError as error:
-            raise SpecError("schema", _first(error)) from None
+            raise SpecError("schema", fault(error)) from None
 
     def _parsed(self, spec: Mapping[str, Json]) -> S:
         return self.spec_model.model_validate_json(canonical(dict(spec)))
@@ -230,17 +230,12 @@ def _make(world: World, call: Call) -> str:
     try:
         answer = tools[call.name][1](world, **call.arguments)
     except ValidationError as error:
-        return ERROR + _first(error)
+        return ERROR + fault(error)
     except ValueError as error:
         return f"{ERROR}{error}"
     if answer is None:
         return "done"
     return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _turns(task: Task) -> list[list[Call]]:

@@ -22,7 +22,7 @@ from genenv.domains._household_planner import plan
 from genenv.domains._household_seeds import MIN_PLACES, known, random_spec
 from genenv.domains._household_things import OBJECTS
 from genenv.domains._household_world import CHANGES, FAMILIES, LAMP, MAX_PLACES, Action, World, parse
-from genenv.domains.base import SpecError
+from genenv.domains.base import SpecError, object_schema, order_line
 from genenv.errors import InputError
 from genenv.types import Chat, Direction, Json, Message, Origin, Seed, Task
 
@@ -94,13 +94,8 @@ class Household:
         edit: bool = False,
     ) -> tuple[Chat, Json]:
         family = example.family if target is None else target.family
-        solved = "unknown" if success is None else f"{round(100 * success)}%"
-        wish = f"Write a new task, {direction}."
-        if edit:
-            how = ", equally hard" if direction == "similar" else f" so that it gets {direction}"
-            wish = f"Change one thing in it{how}."
         shown = json.dumps(dict(example.spec), separators=(",", ":"))
-        text = f"Example: {shown}\nFamily: {family}. Solved: {solved}. {wish}"
+        text = f"Example: {shown}\n{order_line(family, success, direction, edit)}"
         chat = Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text)))
         return chat, _schema(ACTIONS[family], [example.spec] + ([target.spec] if target else []))
 
@@ -217,7 +212,7 @@ def _schema(action: Action, shown: Sequence[Mapping[str, Json]]) -> Json:
 
     def goal(kind: str) -> Json:
         to = [LAMP] if action == "look" else [place for place in OBJECTS[kind].places if place in places]
-        return _object({"do": {"const": action}, "object": {"const": kind}, "to": {"enum": to}})
+        return object_schema({"do": {"const": action}, "object": {"const": kind}, "to": {"enum": to}})
 
     def entry(kind: str) -> Json:
         at = "|".join(place for place in OBJECTS[kind].places if place in places)
@@ -231,7 +226,7 @@ def _schema(action: Action, shown: Sequence[Mapping[str, Json]]) -> Json:
     if action in CHANGES:
         wanted = [kind for kind in wanted if action in OBJECTS[kind].can]
     count: Json = {"type": "integer", "minimum": 1, "maximum": top}
-    return _object(
+    return object_schema(
         {
             "goal": {"anyOf": [goal(kind) for kind in wanted]},
             "places": {
@@ -248,12 +243,3 @@ def _schema(action: Action, shown: Sequence[Mapping[str, Json]]) -> Json:
             },
         }
     )
-
-
-def _object(properties: Mapping[str, Json]) -> Json:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }

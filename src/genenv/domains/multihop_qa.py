@@ -34,7 +34,7 @@ from genenv.domains._qa_facts import (
     sentence,
     walk,
 )
-from genenv.domains.base import SpecError, Step
+from genenv.domains.base import SpecError, Step, fault, object_schema, order_line
 from genenv.errors import InputError
 from genenv.parsing import Call, format_tool_calls, shorten
 from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task, derive_seed
@@ -136,24 +136,15 @@ class MultihopQa:
         target: Seed | None = None,
         edit: bool = False,
     ) -> tuple[Chat, Json]:
-        solved = "unknown" if success is None else f"{round(100 * success)}%"
-        if not edit:
-            wish = f"Write a new task, {direction}."
-        elif direction == "similar":
-            wish = "Change one thing in it, equally hard."
-        else:
-            wish = f"Change one thing in it so that it gets {direction}."
-        text = (
-            f"Example: {json.dumps(dict(example.spec), separators=(',', ':'), ensure_ascii=False)}\n"
-            f"Family: {example.family}. Solved: {solved}. {wish}"
-        )
+        shown = json.dumps(dict(example.spec), separators=(",", ":"), ensure_ascii=False)
+        text = f"Example: {shown}\n{order_line(example.family, success, direction, edit)}"
         chat = Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text)))
         return chat, self._edit_schema(example.spec, direction) if edit else self._spec_schema(example.spec)
 
     def _spec_schema(self, example: Mapping[str, Json]) -> Json:
         """JSON schema of a specification of the example's family, properties in the order they are to be written."""
         others = {"type": "array", "items": _tuple(_NAME, _RELATION, _NAME), "minItems": 3, "maxItems": self.others}
-        return _object({"start": _NAME, "hops": _hops(len(example["hops"])), "others": others})
+        return object_schema({"start": _NAME, "hops": _hops(len(example["hops"])), "others": others})
 
     def _edit_schema(self, example: Mapping[str, Json], direction: Direction) -> Json:
         """The example with other hops, one more or fewer where that is wished and can be, else with another start.
@@ -164,9 +155,9 @@ class MultihopQa:
         count = len(example["hops"])
         wanted = count + {"harder": 1, "similar": 0, "easier": -1}[direction]
         wanted = min(max(wanted, 1), len(self.families))
-        variants = [_object({**same, "hops": _hops(wanted)})]
+        variants = [object_schema({**same, "hops": _hops(wanted)})]
         if wanted == count:
-            variants.append(_object({**same, "start": _NAME}))
+            variants.append(object_schema({**same, "start": _NAME}))
         return {"anyOf": variants}
 
     def direction(self, example: Seed, other: Seed) -> Direction:
@@ -182,8 +173,7 @@ class MultihopQa:
         try:
             parsed = QaSpec.model_validate(spec)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise SpecError("schema", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise SpecError("schema", fault(error)) from None
         if len(parsed.hops) > len(self.families):
             raise SpecError("schema", f"{len(parsed.hops)} hops, at most {len(self.families)} are asked for")
         subjects = [parsed.start, *(name for _, name in parsed.hops)]
@@ -300,15 +290,6 @@ def _names(spec: Mapping[str, Json]) -> Iterator[str]:
 _NAME: Json = {"type": "string", "pattern": f"^{NAME}$"}
 """The pattern bounds the length too: a rambling simulator ends its string."""
 _RELATION: Json = {"enum": list(RELATIONS)}
-
-
-def _object(properties: Mapping[str, Json]) -> Json:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _tuple(*items: Json) -> Json:

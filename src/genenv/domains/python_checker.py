@@ -20,7 +20,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from genenv.domains.base import SpecError, Step, order_line
+from genenv.domains.base import SpecError, Step, fault, object_schema, order_line
 from genenv.errors import InputError, MissingExtraError
 from genenv.files import read_lines
 from genenv.parsing import parse_json_object
@@ -114,13 +114,7 @@ class PythonChecker:
             "reference": {"type": "string", "minLength": 1, "maxLength": MAX_REFERENCE},
             "checker": {"type": "string", "minLength": 1, "maxLength": MAX_CHECKER},
         }
-        schema = {
-            "type": "object",
-            "properties": properties,
-            "required": list(properties),
-            "additionalProperties": False,
-        }
-        return Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text))), schema
+        return Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text))), object_schema(properties)
 
     def direction(self, example: Seed, other: Seed) -> Direction:
         """A specification does not tell how hard its task is."""
@@ -130,7 +124,7 @@ class PythonChecker:
         try:
             parsed = (_Line if self._any else CheckerSpec).model_validate(spec)
         except ValidationError as error:
-            raise SpecError("schema", _first(error)) from None
+            raise SpecError("schema", fault(error)) from None
         if not self._any and parsed.family not in self.families:
             raise SpecError("schema", f"family: unknown family {parsed.family!r}")
         return self._task(parsed, "simulator")
@@ -199,15 +193,10 @@ def _read(path: Path) -> list[_Line]:
         try:
             lines.append(_Line.model_validate(parse_json_object(text)))
         except ValidationError as error:
-            raise InputError(f"{path}:{number}: {_first(error)}") from None
+            raise InputError(f"{path}:{number}: {fault(error)}") from None
         except ValueError as error:
             raise InputError(f"{path}:{number}: expected a JSON object, found: {error}") from None
     return lines
-
-
-def _first(error: ValidationError) -> str:
-    first = error.errors()[0]
-    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _evenly(lines: Sequence[_Line], rng: random.Random) -> list[_Line]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from genenv.domains.base import SpecError, Step, order_line
+from genenv.domains.base import SpecError, Step, fault, object_schema, order_line
 from genenv.domains.python_checker import altered
 from genenv.errors import InputError, MissingExtraError
 from genenv.processes import AnswerError, Worker, WorkerError
@@ -176,9 +176,11 @@ class ReasoningGym:
         properties: dict[str, Json] = {
             "dataset": {"const": family},
             "seed": {"type": "integer", "minimum": 0, "maximum": SEEDS - 1},
-            "levels": _object({k: {"type": "integer", "minimum": 0, "maximum": len(v) - 1} for k, v in levels.items()}),
+            "levels": object_schema(
+                {k: {"type": "integer", "minimum": 0, "maximum": len(v) - 1} for k, v in levels.items()}
+            ),
         }
-        return Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text))), _object(properties)
+        return Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text))), object_schema(properties)
 
     def direction(self, example: Seed, other: Seed) -> Direction:
         """By the sum of the levels, within one data set."""
@@ -191,8 +193,7 @@ class ReasoningGym:
         try:
             parsed = PuzzleSpec.model_validate(spec)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise SpecError("schema", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise SpecError("schema", fault(error)) from None
         if parsed.dataset not in self._levels:
             near = difflib.get_close_matches(parsed.dataset, self.families, n=1) or self.families
             raise SpecError("schema", f"dataset: unknown data set {parsed.dataset[:60]!r}, for example {near[0]}")
@@ -294,8 +295,3 @@ def final_answer(text: str) -> str:
     """What stands in the last pair of tags, all of the text if there is none."""
     _, tag, rest = text.rpartition(OPEN)
     return (rest.partition(CLOSE)[0] if tag else text).strip()
-
-
-def _object(properties: Mapping[str, Json]) -> Json:
-    required = list(properties)
-    return {"type": "object", "properties": dict(properties), "required": required, "additionalProperties": False}

@@ -21,7 +21,7 @@ from typing import Literal
 import jsonschema
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from genenv.domains.base import SpecError, Step, order_line
+from genenv.domains.base import SpecError, Step, fault, object_schema, order_line
 from genenv.domains.catalogue import load_catalogue
 from genenv.domains.functions import (
     Catalogue,
@@ -199,7 +199,7 @@ class ToolUse:
             parameters = function.tool["function"]["parameters"]
             properties = {n: _bounded(s) for n, s in parameters.get("properties", {}).items()}
             arguments = {**parameters, "properties": properties, "additionalProperties": False}
-            return _object({"name": {"const": function.name}, "arguments": arguments})
+            return object_schema({"name": {"const": function.name}, "arguments": arguments})
 
         names: Json = {"enum": [f.name for f in functions]}
         properties: dict[str, Json] = {
@@ -208,7 +208,7 @@ class ToolUse:
         }
         if self.request == "written":
             properties["request"] = {"type": "string", "maxLength": 600}
-        return _object(properties)
+        return object_schema(properties)
 
     def build(self, spec: Mapping[str, Json]) -> Task:
         return self._build(spec, "simulator")
@@ -217,8 +217,7 @@ class ToolUse:
         try:
             parsed = ToolSpec.model_validate(spec)
         except ValidationError as error:
-            first = error.errors()[0]
-            raise SpecError("schema", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise SpecError("schema", fault(error)) from None
         calls = [Call(c.name, c.arguments) for c in parsed.calls]
         if len(calls) > len(self.families):
             raise SpecError("schema", f"{len(calls)} calls, at most {len(self.families)} are asked for")
@@ -336,15 +335,6 @@ def _target(task: Task) -> list[Call]:
 def _names(spec: Mapping[str, Json]) -> list[str]:
     """The functions of a specification, each once."""
     return sorted({*(c["name"] for c in spec["calls"]), *spec.get("distractors", ())})
-
-
-def _object(properties: Mapping[str, Json]) -> Json:
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties),
-        "additionalProperties": False,
-    }
 
 
 def _array(items: Json, low: int, high: int) -> Json:

@@ -28,7 +28,7 @@ from genenv.domains._travel_spec import CITIES, LEVELS, LIMITS, SLACK, TravelSpe
 from genenv.domains._travel_tools import IN_CITY, TOOLS, declaration, look_up
 from genenv.domains._travel_trip import NoTrip, Trip
 from genenv.domains._travel_world import CUISINES, NAMES, Names, Size, World, make_world
-from genenv.domains.base import SpecError, Step
+from genenv.domains.base import SpecError, Step, fault, order_line
 from genenv.errors import InputError, MissingExtraError
 from genenv.parsing import Call, format_tool_calls, parse_tool_calls
 from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
@@ -166,12 +166,8 @@ class Travel:
         cities = self._shown(places, list(self._open.states), rng)
         destinations = cities if CITIES[days] == 1 else self._shown(places, self._open.all_states, rng)
         known = f"Cities: {', '.join(cities)}." + (f" States: {', '.join(destinations)}." if CITIES[days] > 1 else "")
-        solved = "unknown" if success is None else f"{round(100 * success)}%"
-        wish = f"Write a new task, {direction}."
-        if edit:
-            wish = f"Change one thing in it{', equally hard' if direction == 'similar' else f' so that it gets {direction}'}."
         shown = json.dumps(dict(example.spec), separators=(",", ":"), ensure_ascii=False)
-        text = f"{known}\nExample: {shown}\nFamily: {family}. Solved: {solved}. {wish}"
+        text = f"{known}\nExample: {shown}\n{order_line(family, success, direction, edit)}"
         chat = Chat((Message("system", SIMULATOR_INSTRUCTIONS), Message("user", text)))
         if edit:
             return chat, edit_schema(example.spec, cities, destinations)
@@ -200,8 +196,7 @@ class Travel:
         try:
             parsed = TravelSpec.model_validate(dict(spec))
         except ValidationError as error:
-            first = error.errors()[0]
-            raise SpecError("schema", f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+            raise SpecError("schema", fault(error)) from None
         self._check(parsed, self.world(origin))
         found = self._solved(self.world(origin), parsed.query())
         if isinstance(found, str):
