@@ -31,13 +31,11 @@ def _score(value: float) -> str:
     return f"{100 * value:.1f}"
 
 
-def _final(arm: Arm) -> str:
-    f = arm["final"]
+def _interval(f: Mapping[str, Json]) -> str:
     return f"{_score(f['mean'])} ({_score(f['low'])} to {_score(f['high'])})"
 
 
-def _difference(arm: Arm) -> str:
-    d = arm["difference"]
+def _difference(d: Mapping[str, Json] | None) -> str:
     return UNKNOWN if d is None else f"{points(d['mean'])} ({points(d['low'])} to {points(d['high'])})"
 
 
@@ -51,9 +49,11 @@ def columns(c: Mapping[str, Json]) -> list[Column]:
     """The table: one row an arm."""
     return [
         Column("seeds", lambda a: str(len(a["seeds"]))),
-        Column("final score, %", _final),
-        Column(f"minus {c['reference']}, points", _difference),
+        Column("final score, %", lambda a: _interval(a["final"])),
+        Column(f"minus {c['reference']}, points", lambda a: _difference(a["difference"])),
         Column("p", lambda a: UNKNOWN if a["difference"] is None else f"{a['difference']['p']:.3g}"),
+        Column("score over the run, %", lambda a: _interval(a["average"])),
+        Column(f"minus {c['reference']}, points", lambda a: _difference(a["average_difference"])),
         Column(f"rollouts to {c['target']['arm']}'s score", lambda a: number(a["rollouts_to_target"])),
         Column("rollouts", lambda a: number(a["rollouts"])),
         Column("updates", lambda a: number(a["updates"])),
@@ -83,6 +83,8 @@ def notes(c: Mapping[str, Json]) -> list[str]:
         "attempt that could not be scored counts as 0.",
         "In brackets: 95 % percentile bootstrap, seeds and tasks resampled independently; for differences, the paired "
         "differences of the same seed and task. With few seeds such intervals are somewhat too narrow.",
+        "Score over the run: the area under the curve of held-out scores over its rounds, which tells an arm that learns "
+        "sooner from one that only arrives at the same score.",
         f"p: exact two-sided sign-flip test of the mean difference over seeds, not corrected for the number of arms; with "
         f"{seeds} seeds it is never below {2 / 2**seeds:.3g}.",
         "Rollouts to a score: of the mean curve, by straight line between evaluations. In the band: mean of 5 rounds of "
@@ -96,14 +98,22 @@ def notes(c: Mapping[str, Json]) -> list[str]:
 def markdown(c: Mapping[str, Json]) -> str:
     """The table, an arm a row, and the notes below."""
     shown = columns(c)
+    told = claimed(c)
     lines = [
         f"| arm | {' | '.join(x.head for x in shown)} |",
         "|---" * (len(shown) + 1) + "|",
         *(f"| `{name}` | {' | '.join(x.cell(arm) for x in shown)} |" for name, arm in c["arms"].items()),
         "",
         *(f"- {note}" for note in notes(c)),
+        *(["", "| claim | holds | measured |", "|---|---|---|"] if told else []),
+        *(f"| {' | '.join(row)} |" for row in told),
     ]
     return "\n".join(lines).replace("\u202f", " ") + "\n"
+
+
+def claimed(c: Mapping[str, Json]) -> list[tuple[str, str, str]]:
+    """(claim, whether it holds, figures) of those that were measured."""
+    return [(x["text"], "yes" if x["holds"] else "no", x["figures"]) for x in c["claims"] if x["holds"] is not None]
 
 
 # -- the page ----------------------------------------------------------------------------------------------------
@@ -120,7 +130,13 @@ def page(name: str, c: Mapping[str, Json]) -> str:
     body = [head + f'<p class="verdict">{escape(verdict(c))}</p></header>']
     if c["arms"]:
         body += [_scores(c), _curves(c), _each(c)]
-    body += [_table(c), "<h2>How it was measured</h2><ul>", *(f"<li>{escape(n)}</li>" for n in notes(c)), "</ul>"]
+    body += [
+        _claims(c),
+        _table(c),
+        "<h2>How it was measured</h2><ul>",
+        *(f"<li>{escape(n)}</li>" for n in notes(c)),
+        "</ul>",
+    ]
     return string.Template(template).substitute(title=escape(f"GenEnv comparison {name}"), body="\n".join(body))
 
 
@@ -220,6 +236,18 @@ def _each(c: Mapping[str, Json]) -> str:
         )
         parts.append(held + success)
     return f'<h2>Each arm</h2><div class="grid">{"".join(parts)}</div>'
+
+
+def _claims(c: Mapping[str, Json]) -> str:
+    if not (told := claimed(c)):
+        return ""
+    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in told)
+    return (
+        '<h2>Claims</h2><p>A claim holds if the 95 % interval of its figure says so; "no" includes what cannot be told from '
+        'chance.</p><div class="scroll" tabindex="0" role="region" aria-label="Table of claims"><table><thead><tr>'
+        f'<th scope="col">claim</th><th scope="col">holds</th><th scope="col">measured</th></tr></thead><tbody>{rows}</tbody>'
+        "</table></div>"
+    )
 
 
 def _table(c: Mapping[str, Json]) -> str:

@@ -9,6 +9,7 @@ from statistics import fmean, median
 import numpy as np
 
 from genenv._figures import share
+from genenv.claims import claims
 from genenv.evidence import Floats, band, crossed_interval, rollouts_to, sign_flip
 from genenv.gate import user_turns
 from genenv.near import Known, fingerprint
@@ -27,7 +28,8 @@ class Finished:
 
     run: Run
     summary: Mapping[str, Json]
-    final: Mapping[str, float]
+    scores: Mapping[int, Mapping[str, float]]
+    """Of each evaluation, by its round: the held-out tasks' scores."""
     tasks: int
     clusters: int
     updates: int
@@ -41,8 +43,8 @@ def read_finished(runs: Sequence[Run]) -> list[Finished]:
             store = Store.read(run.folder)
             tried = list(store.tried())
             updates = store.metrics()[-1]["agent_version"]
-            final = store.heldout_scores(run.config.rounds)
-            found.append(Finished(run, summary(store), final, len(tried), clusters(tried), updates))
+            scores = {number: store.heldout_scores(number) for number, *_ in store.heldout()}
+            found.append(Finished(run, summary(store), scores, len(tried), clusters(tried), updates))
             store.close()
     return found
 
@@ -102,24 +104,24 @@ def arm_figures(runs: Sequence[Finished]) -> dict[str, Json]:
     heldout = {
         "round": [h["round"] for h in held],
         "rollouts": [float(rollouts_SR[h["round"] - 1]) if h["round"] else 0.0 for h in held],
-        **_curve([[h["score"] for h in s["heldout_by_round"]] for s in summaries]),
+        **_curve(by_seed := [[h["score"] for h in s["heldout_by_round"]] for s in summaries]),
+        "by_seed": by_seed,
     }
     seconds = [s["seconds_by_stage"] for s in summaries]
     by_player = {
         player: fmean(sum(t.get(stage, 0.0) for stage in stages) for t in seconds) for player, stages in PLAYERS.items()
     }
     first = [_first_in_band(s) for s in summaries]
-    scores_ST = _scores(runs)
-    low, high = crossed_interval(scores_ST)
     return {
         "seeds": [r.run.seed for r in runs],
-        "final": {"mean": float(scores_ST.mean()), "low": low, "high": high, "by_seed": scores_ST.mean(axis=1).tolist()},
+        **{name: _interval(scores(runs)) for name, scores in SCORES.items()},
         "heldout": heldout,
         "curves": curves,
         "in_band_share": _mean([s["in_band_share"] for s in summaries]),
         "first_in_band": median(known) if (known := [n for n in first if n is not None]) else None,
         "ever_in_band": len(known),
         **{name: _mean(curves[name]["mean"]) for name in ("useful", "always_solved", "never_solved")},
+        "never_solved_by_seed": [_mean(CURVES["never_solved"](s)) for s in summaries],
         "rollouts": fmean(s["agent_rollouts"] for s in summaries),
         "updates": fmean(r.updates for r in runs),
         "tokens": {p: fmean(s[f"{p}_tokens"] for s in summaries) for p in PLAYERS},
@@ -129,21 +131,42 @@ def arm_figures(runs: Sequence[Finished]) -> dict[str, Json]:
     }  # fmt: skip
 
 
-def _scores(runs: Sequence[Finished]) -> Floats:
-    """[S, T] final scores, each a task's mean over its attempts."""
-    return np.array([[r.final[task] for task in runs[0].final] for r in runs])
+def _scores(runs: Sequence[Finished], number: int) -> Floats:
+    """[S, T] scores in one evaluation, each a task's mean over its attempts."""
+    return np.array([[r.scores[number][task] for task in runs[0].scores[number]] for r in runs])
 
 
-def difference(arm: Sequence[Finished], reference: Sequence[Finished]) -> dict[str, Json] | None:
-    """Final score minus the reference's, paired by seed and task; None without a seed that both have."""
+def final_scores(runs: Sequence[Finished]) -> Floats:
+    """[S, T] of the last evaluation."""
+    return _scores(runs, runs[0].run.config.rounds)
+
+
+def mean_scores(runs: Sequence[Finished]) -> Floats:
+    """[S, T] on average over the run: the area under the held-out curve, by straight lines, over its rounds."""
+    numbers = sorted(runs[0].scores)
+    area_ST = np.trapezoid(np.stack([_scores(runs, n) for n in numbers]), numbers, axis=0)
+    return np.asarray(area_ST) / (numbers[-1] - numbers[0])
+
+
+SCORES: Mapping[str, Callable[[Sequence[Finished]], Floats]] = {"final": final_scores, "average": mean_scores}
+"""What arms are held against each other by."""
+
+
+def _interval(values_ST: Floats) -> dict[str, Json]:
+    low, high = crossed_interval(values_ST)
+    return {"mean": float(values_ST.mean()), "low": low, "high": high, "by_seed": values_ST.mean(axis=1).tolist()}
+
+
+def difference(
+    arm: Sequence[Finished], reference: Sequence[Finished], scores: Callable[[Sequence[Finished]], Floats]
+) -> dict[str, Json] | None:
+    """Score minus the reference's, paired by seed and task; None without a seed that both have."""
     theirs = {r.run.seed: r for r in reference}
     both = [r for r in arm if r.run.seed in theirs]
     if not both:
         return None
-    values_ST = _scores(both) - _scores([theirs[r.run.seed] for r in both])
-    low, high = crossed_interval(values_ST)
-    by_seed = values_ST.mean(axis=1).tolist()
-    return {"mean": float(values_ST.mean()), "low": low, "high": high, "p": sign_flip(by_seed), "by_seed": by_seed}
+    found = _interval(scores(both) - scores([theirs[r.run.seed] for r in both]))
+    return {**found, "p": sign_flip(found["by_seed"])}
 
 
 # -- the whole suite ---------------------------------------------------------------------------------------------
@@ -157,8 +180,12 @@ def comparison(suite: Suite, runs: Sequence[Run]) -> dict[str, Json]:
     target = suite.target or suite.arms[0]
     score = arms[target]["final"]["mean"] if target in arms else None
     for name, figures in arms.items():
-        held, reference = figures["heldout"], by_arm.get(suite.arms[0])
-        figures["difference"] = difference(by_arm[name], reference) if reference and name != suite.arms[0] else None
+        held, own = figures["heldout"], by_arm[name]
+        others = {n: runs for n, runs in by_arm.items() if n != name}
+        figures["against"] = {n: difference(own, runs, final_scores) for n, runs in others.items()}
+        figures["difference"] = figures["against"].get(suite.arms[0])
+        reference = others.get(suite.arms[0])
+        figures["average_difference"] = difference(own, reference, mean_scores) if reference else None
         reached = rollouts_to(score, held["rollouts"], held["mean"]) if score is not None else None
         figures["rollouts_to_target"] = reached
     first = finished[0] if finished else None
@@ -169,11 +196,12 @@ def comparison(suite: Suite, runs: Sequence[Run]) -> dict[str, Json]:
         "seeds": list(suite.seeds),
         "domain": first.run.config.domain.name if first else None,
         "model": first.run.config.engine.model if first else None,
-        "heldout_tasks": len(first.final) if first else 0,
+        "heldout_tasks": len(first.scores[0]) if first else 0,
         "attempts": first.run.config.eval.rollouts if first else 0,
         "missing": [run.name for run in runs if run not in [f.run for f in finished]],
         "unequal": _unequal(finished),
         "arms": arms,
+        "claims": claims(arms, suite.rounds),
     }
 
 

@@ -29,6 +29,11 @@ def percentiles(values_B: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
+def resampled(values_SR: Floats) -> Floats:
+    """[B, ...]: means over seeds, the first axis, in each resample of the seeds."""
+    return np.tensordot(_weights(len(values_SR), np.random.default_rng(0)), values_SR, axes=1)
+
+
 def crossed_interval(values_ST: Floats) -> tuple[float, float]:
     """Interval of the mean over seeds and tasks, both resampled. For differences of two arms: of the paired differences."""
     rng = np.random.default_rng(0)

@@ -110,6 +110,8 @@ def test_the_figures_are_those_of_the_runs(done: tuple[Path, dict]) -> None:
         assert arm["final"]["low"] <= arm["final"]["mean"] <= arm["final"]["high"]
         assert arm["tasks"] == pytest.approx(tried, abs=3)
         assert 1 <= arm["clusters"] <= arm["tasks"]
+        held = arm["heldout"]["mean"]
+        assert arm["average"]["mean"] == pytest.approx((held[0] / 2 + held[1] + held[2] + held[3] / 2) / 3)
     genenv, static = found["arms"]["genenv"], found["arms"]["static"]
     assert genenv["difference"] is None
     by_seed = [a - b for a, b in zip(static["final"]["by_seed"], genenv["final"]["by_seed"], strict=True)]
@@ -133,6 +135,10 @@ def test_the_report_is_a_page_a_table_and_a_picture(done: tuple[Path, dict]) -> 
     score = found["arms"]["static"]["final"]["mean"]
     assert f"| {100 * score:.1f} (" in table[3]
     assert "never below 0.5" in "\n".join(table)
+    told = [line for line in table if line.startswith("| with genenv, success on fresh tasks is inside 40-60 %")]
+    assert len(told) == 1
+    assert "mean over seeds in" in told[0]
+    assert told[0].split(" | ")[2].removesuffix(" |") in page.text
     assert (folder / "out" / "compare.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from genenv.arms import ARMS
+from genenv.config import build_config, read_raw
+from genenv.domains.multihop_qa import MultihopQa
 from genenv.errors import InputError
+from genenv.seeds import load_seeds
 from genenv.sources import groups
 from genenv.suite import load_suite, runs_of
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 SUITE = """
 base = "base.toml"
 arms = ["genenv", "sharp", "seeds_only"]
@@ -68,11 +73,19 @@ def test_a_suite_that_cannot_be_run_is_refused_in_one_line(suite_file: Path, old
     assert "\n" not in str(caught.value)
 
 
-def test_the_shipped_suite_has_every_arm_at_equal_rollouts(tmp_path: Path) -> None:
-    path = Path(__file__).parents[2] / "configs" / "suite_tool_use.toml"
-    runs = runs_of(load_suite(path), tmp_path)
-    assert {r.arm for r in runs} == set(ARMS)
-    assert len(runs) == len(ARMS) * 5
-    assert {(groups(r.config.simulator.tasks, r.config.agent.replay), r.config.agent.group_size) for r in runs} == {
-        (20, 8)
-    }
+@pytest.mark.parametrize(("name", "arms", "rollouts"), [("tool_use", len(ARMS), (10, 8)), ("multihop_qa", 5, (10, 6))])
+def test_the_shipped_suites_have_equal_rollouts(
+    name: str, arms: int, rollouts: tuple[int, int], tmp_path: Path
+) -> None:
+    runs = runs_of(load_suite(CONFIGS / f"suite_{name}.toml"), tmp_path)
+    assert len({r.arm for r in runs}) == arms
+    assert len(runs) == arms * 5
+    shapes = {(groups(r.config.simulator.tasks, r.config.agent.replay), r.config.agent.group_size) for r in runs}
+    assert shapes == {rollouts}
+
+
+def test_the_hard_seeds_of_a_shipped_suite_are_tasks() -> None:
+    config = build_config(read_raw(CONFIGS / "suite_multihop_qa.toml")["set"], "suite")
+    path = CONFIGS.parent / str(config.domain.seeds)
+    seeds = load_seeds(path, MultihopQa())
+    assert Counter(s.family for s in seeds) == {"1-hop": 2, "2-hop": 4, "3-hop": 10, "4-hop": 24}
