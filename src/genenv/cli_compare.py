@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -64,6 +67,20 @@ class SuiteDisplay:
         self._bar.update(self._task, completed=sum(self._at.values()), description=", ".join(self._active.values()))
 
 
+@contextmanager
+def ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends what is inside with status 143, as Ctrl-C would, so that no run goes on without its suite."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def compare(
     suite: Annotated[Path, typer.Argument(help="A TOML file that names a base configuration, arms and seeds.")],
     out: Annotated[Path | None, typer.Option(help="Folder of all runs and the report; default: runs/NAME.")] = None,
@@ -87,7 +104,7 @@ def compare(
         failures: list[str] = []
         if not only_report:
             folder.mkdir(parents=True, exist_ok=True)
-            with SuiteDisplay(runs) as display:
+            with ended_by_sigterm(), SuiteDisplay(runs) as display:
                 failures = play_all(runs, jobs, display.note, display.done)
         found = comparison(plan, runs)
         if not found["arms"]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -14,6 +15,7 @@ from test_cli import call, refused
 from test_report import Page
 
 from genenv import suite
+from genenv.cli_compare import SuiteDisplay
 from genenv.suite import load_suite, play_all, runs_of
 
 PROGRAM = Path(__file__).parents[1] / "scripted_program.py"
@@ -155,7 +157,33 @@ def test_a_changed_suite_does_not_go_on_with_old_runs(done: tuple[Path, dict], t
     assert "genenv-0 holds a run with other settings than the suite now says" in message
 
 
-def test_a_run_that_is_killed_fails_alone_and_is_resumed(tmp_path: Path) -> None:
+@pytest.fixture
+def live(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen]:
+    """All processes that were started."""
+    started: list[subprocess.Popen] = []
+    start = subprocess.Popen
+
+    class Watched(start):
+        def __init__(self, *arguments: object, **options: object) -> None:
+            super().__init__(*arguments, **options)
+            started.append(self)
+
+    monkeypatch.setattr(subprocess, "Popen", Watched)
+    return started
+
+
+def test_a_suite_that_is_ended_takes_its_runs_with_it(
+    live: list[subprocess.Popen], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    path = written(tmp_path / "s", SUITE.replace("rounds = 6", "rounds = 600"))
+    monkeypatch.setattr(SuiteDisplay, "note", lambda self, run, line: os.kill(os.getpid(), signal.SIGTERM))
+    ended = call("compare", path, "--out", tmp_path / "out")
+    assert ended.exit_code == 143
+    assert [p.wait() for p in live] == [-signal.SIGTERM]
+    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_a_run_that_is_killed_fails_alone_and_is_resumed(live: list[subprocess.Popen], tmp_path: Path) -> None:
     runs = runs_of(load_suite(written(tmp_path / "s", SUITE.replace("[0, 1]", "[0]"))), tmp_path)
     killed: list[str] = []
 
@@ -165,17 +193,7 @@ def test_a_run_that_is_killed_fails_alone_and_is_resumed(tmp_path: Path) -> None
             (process,) = [p for p in live if str(runs[0].folder) in p.args]
             process.send_signal(signal.SIGKILL)
 
-    live: list[subprocess.Popen] = []
-    start = subprocess.Popen
-
-    class Watched(start):
-        def __init__(self, *arguments: object, **options: object) -> None:
-            super().__init__(*arguments, **options)
-            live.append(self)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(subprocess, "Popen", Watched)
-        failures = play_all(runs, 1, note, lambda run, failure: None)
+    failures = play_all(runs, 1, note, lambda run, failure: None)
     assert len(failures) == 1
     assert failures[0].startswith("genenv-0 ended with status -9: round    3")
     assert [r.state() for r in runs] == ["interrupted", "finished"]
