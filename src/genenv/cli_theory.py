@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -14,6 +15,10 @@ from rich.table import Table
 from genenv.errors import InputError
 from genenv.terminal import Catalogue, JsonFlag, emit, errors, one_line_errors, quiet_libraries
 from genenv.types import Json, derive_seed
+
+if TYPE_CHECKING:
+    from genenv.analysis import Remeasured
+    from genenv.store import Attempts, Store
 
 
 def theory(
@@ -87,7 +92,7 @@ def theory(
 
 
 def analyse(
-    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; their tasks are pooled.")],
     again: Annotated[
         int, typer.Option(help="Early tasks that the newest checkpoint plays again, at most; 0: none.", min=0)
     ] = 0,
@@ -100,47 +105,63 @@ def analyse(
     seed: Annotated[int, typer.Option(help="Seed of the sampling and of the intervals.")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure gain by success, forgetting, recovery from a disturbance and lengths of a run."""
+    """Measure gain by success, forgetting, recovery from a disturbance and lengths of runs."""
     with one_line_errors():
         import numpy as np
 
         from genenv import analysis
         from genenv.store import Store
 
-        store = Store.read(run)
-        metrics, attempts = store.metrics(), list(store.all_attempts())
-        if disturbed is not None and disturbed >= len(metrics):
-            raise InputError(f"--disturbed {disturbed}: {run} has {len(metrics)} rounds, and one must follow")
+        remeasured: list[Remeasured] = []
+        later: list[Remeasured] = []
+        each: list[Json] = []
+        for run in runs:
+            store = Store.read(run)
+            metrics, attempts = store.metrics(), list(store.all_attempts())
+            if disturbed is not None and disturbed >= len(metrics):
+                raise InputError(f"--disturbed {disturbed}: {run} has {len(metrics)} rounds, and one must follow")
+            recovery = analysis.recovery([m["success"] for m in metrics], disturbed) if disturbed else None
+            each.append(
+                {
+                    "run": str(run),
+                    "rounds": len(metrics),
+                    "recovery": asdict(recovery) if recovery else None,
+                    "lengths": analysis.lengths(metrics) if metrics else None,
+                }
+            )
+            remeasured += analysis.remeasured(attempts, lag)
+            if early := analysis.early_tasks(attempts, len(metrics), again, seed):
+                later += _scored_again(run, store, early, seed)
+            store.close()
         rng = np.random.default_rng(derive_seed(seed, "analyse"))
         document: dict[str, Json] = {
-            "run": str(run),
-            "rounds": len(metrics),
-            "gain": [asdict(c) for c in analysis.change_by_bin(analysis.remeasured(attempts, lag), rng)],
-            "forgetting": None,
-            "recovery": asdict(analysis.recovery([m["success"] for m in metrics], disturbed)) if disturbed else None,
-            "lengths": analysis.lengths(metrics) if metrics else None,
+            "runs": each,
+            "gain": [asdict(c) for c in analysis.change_by_bin(remeasured, rng)],
+            "forgetting": [asdict(c) for c in analysis.change_by_bin(later, rng)] if later else None,
         }
-        early = analysis.early_tasks(attempts, len(metrics), again, seed) if again else []
-        if early:
-            from genenv.rollouts import PlayConfig
-            from genenv.session import make_domain
-            from genenv.subjects import find_subject
-
-            quiet_libraries()
-            found = find_subject(str(run), None, {}, None, errors.print)
-            agent, context = found.load()
-            assert agent is not None  # a run has one
-            assert found.round is not None
-            own = found.config.agent
-            played = PlayConfig(own.group_size, own.max_tokens, own.max_turns, context=context)
-            domain = make_domain(found.config.domain)
-            later = analysis.scored_again(store, agent, domain, played, early, found.round, seed)
-            document["forgetting"] = [asdict(c) for c in analysis.change_by_bin(later, rng)]
-        store.close()
         if as_json:
             emit(document)
             return
         _print_analysis(document)
+
+
+def _scored_again(run: Path, store: Store, early: Sequence[Attempts], seed: int) -> list[Remeasured]:
+    """Early tasks of a run, played by its newest checkpoint."""
+    from genenv.analysis import scored_again
+    from genenv.domains.base import released
+    from genenv.rollouts import PlayConfig
+    from genenv.session import make_domain
+    from genenv.subjects import find_subject
+
+    quiet_libraries()
+    found = find_subject(str(run), None, {}, None, errors.print)
+    agent, context = found.load()
+    assert agent is not None  # a run has one
+    assert found.round is not None
+    own = found.config.agent
+    played = PlayConfig(own.group_size, own.max_tokens, own.max_turns, context=context)
+    with released(make_domain(found.config.domain)) as domain:
+        return scored_again(store, agent, domain, played, early, found.round, seed)
 
 
 def _print_analysis(document: dict[str, Json]) -> None:
@@ -159,13 +180,15 @@ def _print_analysis(document: dict[str, Json]) -> None:
             rows.append([c["bin"], f"{c['tasks']:g}", "–" if c["before"] is None else f"{c['before']:.3f}", told])
         _show(("success", "tasks", "before", "change"), rows)
         print()
-    if found := document["recovery"]:
-        back = "has not come back" if found["back"] is None else f"came back in round {found['back']}"
-        told = "stayed in the band" if found["left"] is None else f"left the band in round {found['left']}, {back}"
-        print(f"Recovery: after the disturbance, success {told}\n")
-    for name, found in (document["lengths"] or {}).items():
-        ends = ["–" if found[part] is None else f"{found[part]:.1f}" for part in ("first", "last")]
-        print(f"{name} length, first to last fifth of the rounds: {ends[0]} to {ends[1]} tokens")
+    for run in document["runs"]:
+        print(run["run"])
+        if found := run["recovery"]:
+            back = "has not come back" if found["back"] is None else f"came back in round {found['back']}"
+            told = "stayed in the band" if found["left"] is None else f"left the band in round {found['left']}, {back}"
+            print(f"  after the disturbance, success {told}")
+        for name, found in (run["lengths"] or {}).items():
+            ends = ["–" if found[part] is None else f"{found[part]:.1f}" for part in ("first", "last")]
+            print(f"  {name} length, first to last fifth of the rounds: {ends[0]} to {ends[1]} tokens")
 
 
 def _show(heading: tuple[str, ...], rows: list[list[str]]) -> None:

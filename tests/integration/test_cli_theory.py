@@ -60,18 +60,25 @@ def test_analyse(scripted: None, config_file: Path, tmp_path: Path) -> None:
     assert call("train", config_file, "--run-dir", run, *changes).exit_code == 0
     arguments = ("analyse", run, "--lag", 1, "--again", 5, "--disturbed", 2)
     document = json.loads(call(*arguments, "--json").stdout)
-    assert document["rounds"] == 6
+    (alone,) = document["runs"]
+    assert alone["rounds"] == 6
     assert [c["bin"] for c in document["gain"]] == [
         "under 20 %", "20-40 %", "40-60 %", "60-80 %", "over 80 %", "all"
     ]  # fmt: skip
     assert document["gain"][-1]["tasks"] > 5
     assert sum(c["tasks"] for c in document["gain"][:-1]) == document["gain"][-1]["tasks"]
     assert document["forgetting"][-1]["tasks"] <= 5
-    assert document["recovery"].keys() == {"left", "back"}
-    assert document["lengths"]["task"]["first"] > 0
+    assert alone["recovery"].keys() == {"left", "back"}
+    assert alone["lengths"]["task"]["first"] > 0
     assert json.loads(call(*arguments, "--json").stdout) == document
     shown = call(*arguments).stdout
     assert "Gain: tasks measured again" in shown
     assert "Forgetting: early tasks" in shown
+    assert shown.count("response length") == 1
     assert json.loads(call("analyse", run, "--json").stdout)["forgetting"] is None
     assert "--disturbed 6" in refused("analyse", run, "--disturbed", 6)
+    pooled = json.loads(call("analyse", run, run, *arguments[2:], "--json").stdout)
+    assert pooled["runs"] == [alone, alone]
+    for key in ("gain", "forgetting"):
+        assert [c["tasks"] for c in pooled[key]] == [2 * c["tasks"] for c in document[key]]
+        assert [c["before"] for c in pooled[key]] == [c["before"] for c in document[key]]
