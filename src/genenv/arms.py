@@ -57,6 +57,8 @@ def arm_config(name: str, base: Raw, own: Raw, source: str) -> Config:
     Its `simulator.tasks` is what makes its rollouts equal to the base's. Raises InputError if that cannot be.
     """
     where = f"{source}: arm {name}"
+    if fixed := sorted({"rounds", "seed"} & own.keys()):
+        raise InputError(f"{where}: {fixed[0]} is the suite's to say, the same for all arms")
     usual = build_config(dict(base), source)
     raw = merge(merge(merge(base, ARMS.get(name, {})), own), {"simulator": {"fill": True}})
     config = build_config(raw, where)

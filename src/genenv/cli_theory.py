@@ -94,7 +94,7 @@ def theory(
 def analyse(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; their tasks are pooled.")],
     again: Annotated[
-        int, typer.Option(help="Early tasks that the newest checkpoint plays again, at most; 0: none.", min=0)
+        int, typer.Option(help="Early tasks of each run that its newest checkpoint plays again, at most.", min=0)
     ] = 0,
     lag: Annotated[
         int, typer.Option(help="Rounds between a task's first attempts and its replay, at least.", min=1)
@@ -115,11 +115,14 @@ def analyse(
         remeasured: list[Remeasured] = []
         later: list[Remeasured] = []
         each: list[Json] = []
-        for run in runs:
-            store = Store.read(run)
+        stores = {run.resolve(): Store.read(run) for run in runs}
+        if len(stores) < len(runs):
+            raise InputError("each run once: a run that is given twice would count as two")
+        for run, store in zip(runs, stores.values(), strict=True):
+            if disturbed is not None and disturbed >= (played := len(store.metrics())):
+                raise InputError(f"--disturbed {disturbed}: {run} has {played} rounds, and one must follow")
+        for run, store in zip(runs, stores.values(), strict=True):
             metrics, attempts = store.metrics(), list(store.all_attempts())
-            if disturbed is not None and disturbed >= len(metrics):
-                raise InputError(f"--disturbed {disturbed}: {run} has {len(metrics)} rounds, and one must follow")
             recovery = analysis.recovery([m["success"] for m in metrics], disturbed) if disturbed else None
             each.append(
                 {

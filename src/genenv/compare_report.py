@@ -243,8 +243,8 @@ def _claims(c: Mapping[str, Json]) -> str:
         return ""
     rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in told)
     return (
-        '<h2>Claims</h2><p>A claim holds if the 95 % interval of its figure says so; "no" includes what cannot be told from '
-        'chance.</p><div class="scroll" tabindex="0" role="region" aria-label="Table of claims"><table><thead><tr>'
+        "<h2>Claims</h2><p>A claim holds if the 95 % interval of its figure says so (seeds resampled; for scores also tasks; for "
+        'the band, the mean alone); "no" includes what cannot be told from chance.</p><div class="scroll" tabindex="0" role="region" aria-label="Table of claims"><table><thead><tr>'
         f'<th scope="col">claim</th><th scope="col">holds</th><th scope="col">measured</th></tr></thead><tbody>{rows}</tbody>'
         "</table></div>"
     )

@@ -22,6 +22,10 @@ PLAYERS = {"agent": ("interact", "update_agent"), "simulator": ("generate", "upd
 """The stages whose seconds are a player's; the rest is neither's."""
 
 
+PUBLISHED = ("paper", "random")
+"""Arms that are the paper's only as they are built in: with settings of a suite's own nothing is claimed of them."""
+
+
 @dataclass(frozen=True)
 class Finished:
     """A finished run: its summary, and what a summary does not have."""
@@ -178,7 +182,7 @@ def comparison(suite: Suite, runs: Sequence[Run]) -> dict[str, Json]:
     by_arm = {arm: own for arm in suite.arms if (own := [r for r in finished if r.run.arm == arm])}
     arms = {name: arm_figures(own) for name, own in by_arm.items()}
     target = suite.target or suite.arms[0]
-    score = arms[target]["final"]["mean"] if target in arms else None
+    score = arms[target]["heldout"]["mean"][-1] if target in arms else None
     for name, figures in arms.items():
         held, own = figures["heldout"], by_arm[name]
         others = {n: runs for n, runs in by_arm.items() if n != name}
@@ -201,7 +205,7 @@ def comparison(suite: Suite, runs: Sequence[Run]) -> dict[str, Json]:
         "missing": [run.name for run in runs if run not in [f.run for f in finished]],
         "unequal": _unequal(finished),
         "arms": arms,
-        "claims": claims(arms, suite.rounds),
+        "claims": claims({n: a for n, a in arms.items() if n not in suite.arm or n not in PUBLISHED}, suite.rounds),
     }
 
 

@@ -77,8 +77,14 @@ def test_analyse(scripted: None, config_file: Path, tmp_path: Path) -> None:
     assert shown.count("response length") == 1
     assert json.loads(call("analyse", run, "--json").stdout)["forgetting"] is None
     assert "--disturbed 6" in refused("analyse", run, "--disturbed", 6)
-    pooled = json.loads(call("analyse", run, run, *arguments[2:], "--json").stdout)
-    assert pooled["runs"] == [alone, alone]
+    other = tmp_path / "other"
+    assert call("train", config_file, "--run-dir", other, *changes, "--seed", 1).exit_code == 0
+    assert "each run once" in refused("analyse", run, other, run)
+    alone_too = json.loads(call("analyse", other, *arguments[2:], "--json").stdout)
+    pooled = json.loads(call("analyse", run, other, *arguments[2:], "--json").stdout)
+    assert pooled["runs"] == [alone, *alone_too["runs"]]
     for key in ("gain", "forgetting"):
-        assert [c["tasks"] for c in pooled[key]] == [2 * c["tasks"] for c in document[key]]
-        assert [c["before"] for c in pooled[key]] == [c["before"] for c in document[key]]
+        both = [[c["tasks"] for c in d[key]] for d in (document, alone_too)]
+        assert [c["tasks"] for c in pooled[key]] == [a + b for a, b in zip(*both, strict=True)]
+        parts = [(d[key][-1]["tasks"], d[key][-1]["before"]) for d in (document, alone_too)]
+        assert pooled[key][-1]["before"] == pytest.approx(sum(n * b for n, b in parts) / sum(n for n, _ in parts))

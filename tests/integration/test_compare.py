@@ -137,10 +137,7 @@ def test_the_report_is_a_page_a_table_and_a_picture(done: tuple[Path, dict]) -> 
     score = found["arms"]["static"]["final"]["mean"]
     assert f"| {100 * score:.1f} (" in table[3]
     assert "never below 0.5" in "\n".join(table)
-    told = [line for line in table if line.startswith("| with genenv, success on fresh tasks is inside 40-60 %")]
-    assert len(told) == 1
-    assert "mean over seeds in" in told[0]
-    assert told[0].split(" | ")[2].removesuffix(" |") in page.text
+    assert "| claim |" not in "\n".join(table)  # two seeds decide nothing
     assert (folder / "out" / "compare.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -20,7 +20,7 @@ def arm(
 ) -> Json:
     return {
         "seeds": list(range(len(curves))),
-        "final": {"mean": float(np.mean([c[-1] for c in curves]))},
+        "final": {"by_seed": [c[-1] for c in curves]},
         "heldout": {"rollouts": ROLLOUTS, "by_seed": curves},
         "curves": {"success": {"mean": success}},
         "never_solved_by_seed": never,
@@ -56,7 +56,8 @@ def test_a_difference_that_chance_can_make_does_not_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("never", "holds"), [([0.2, 0.3, 0.1], True), ([0.3, 0.45, 0.17], False), ([0.5, 0.1, 0.2], False)]
+    ("never", "holds"),
+    [([0.2, 0.3, 0.1], True), ([0.3, 0.45, 0.17], False), ([0.5, 0.1, 0.2], False), ([0, 0, 0], True)],
 )
 def test_never_solved_tasks_are_counted_relative_to_random(never: list[float], holds: bool) -> None:
     arms = {
@@ -68,22 +69,47 @@ def test_never_solved_tasks_are_counted_relative_to_random(never: list[float], h
     assert f"{100 * sum(never) / 3:.1f} % against 40.0 %" in found[1]
 
 
-def test_the_band_counts_from_the_end_of_the_first_fifth() -> None:
-    text = "with genenv, success on fresh tasks is inside 40-60 % from the end of the first fifth of the rounds on"
-    assert by_text({"genenv": arm(SOONER, [0.1] * 3, BAND)})[text] == (
-        True,
-        "mean over seeds in 9 of 9 rounds from round 2 on",
-    )
+@pytest.mark.parametrize("theirs", [[0.0, 0.0, 0.0], [0.2, None, 0.2]])
+def test_where_random_has_none_unsolved_or_an_unknown_share_nothing_is_said(theirs: list[float | None]) -> None:
+    arms = {"paper": arm(PAPER, [0.0, 0.0, 0.0], BAND, {"random": CLEAR}), "random": arm(PAPER, theirs, BAND)}
+    assert by_text(arms)["paper leaves at least 20% fewer tasks never solved than random"] == (None, "")
+
+
+def test_the_band_counts_after_the_first_fifth() -> None:
+    text = "with genenv, success on fresh tasks is inside 40-60 % in each round after the first fifth"
+    assert by_text({"genenv": arm(SOONER, [0.1] * 3, BAND)})[text] == (True, "mean over 3 seeds: in 8 of 8 rounds")
+    edge = [*BAND[:9], 0.6 + 1e-16]
+    assert by_text({"genenv": arm(SOONER, [0.1] * 3, edge)})[text][0] is True
     assert by_text({"genenv": arm(SOONER, [0.1] * 3, [*BAND[:9], 0.61])})[text][0] is False
+    late = [0.2, 0.2, 0.2, *[0.5] * 7]
+    assert by_text({"genenv": arm(SOONER, [0.1] * 3, late)})[text] == (False, "mean over 3 seeds: in 7 of 8 rounds")
 
 
-def test_rollouts_for_the_same_score_are_a_share_of_what_paper_needs() -> None:
-    text = "genenv has the final score of paper after at most 70% of the rollouts"
+def test_rollouts_for_the_same_score_are_a_share_of_what_paper_played() -> None:
+    text = "genenv has the final score of paper after at most 70% of its rollouts"
     late = [[0.1, 0.15, 0.2, 0.3, 0.39]] * 3
-    for curves, expected in ((SOONER, (True, "50 % (50 % to 50 %)")), (late, (False, "never (never to never)"))):
+    one_late = [*SOONER[:2], late[0]]
+    cases = (
+        (SOONER, True, "50 % (50 % to 50 %)"),
+        (late, False, "never (never to never)"),
+        ([[0.4, 0.5, 0.5, 0.5, 0.5]] * 3, True, "0 % (0 % to 0 %)"),
+        # the mean curve is 0.1, 0.25, 1/3, 0.4; in 1 of 27 resamples all three are the late one
+        (one_late, False, "75 % (50 % to never)"),
+    )
+    for curves, expected, shown in cases:
         arms = {"genenv": arm(curves, [0.1] * 3, BAND, {"paper": CLEAR}), "paper": arm(PAPER, [0.1] * 3, BAND)}
         holds, figures = by_text(arms)[text]
-        assert (holds, figures) == (expected[0], f"{expected[1]} of what paper itself needs")
+        assert (holds, figures) == (expected, f"{shown}, 3 seeds")
+
+
+def test_two_seeds_decide_nothing_and_only_common_ones_count() -> None:
+    few = {"genenv": arm(SOONER[:2], [0.1] * 2, BAND, {"paper": CLEAR}), "paper": arm(PAPER, [0.1] * 3, BAND)}
+    assert [c["holds"] for c in claims(few, 10)] == [None, None, True, None, None, None, None, None]
+    wide = [*PAPER, [0.9] * 5]
+    arms = {"genenv": arm(SOONER, [0.1] * 3, BAND, {"paper": CLEAR}), "paper": arm(wide, [0.1] * 4, [0.5] * 10)}
+    found = by_text(arms)
+    assert "+25.0 % relative, p = 0.25, 3 seeds" in found["genenv has a higher final held-out score than paper"][1]
+    assert found["genenv has the final score of paper after at most 70% of its rollouts"][1].startswith("50 %")
 
 
 def test_seeds_are_resampled_as_rows() -> None:

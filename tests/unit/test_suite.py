@@ -62,6 +62,7 @@ def test_runs_are_arms_times_seeds_seed_by_seed(suite_file: Path, tmp_path: Path
         ("beta = 30", "betta = 30", "base.toml: arm sharp: unknown key curriculum.betta; did you mean curriculum.beta"),
         ("[set.engine]", "[set.eval]\ntasks = 0\n[set.engine]", "eval.tasks = 0: without held-out tasks"),
         ("base.toml", "none.toml", "cannot read the configuration .*none.toml"),
+        ("[arm.sharp.curriculum]\nbeta = 30", "[arm.sharp]\nseed = 3", "arm sharp: seed is the suite's to say"),
         ('"sharp", ', '"../x", ', "arms: ../x is neither built in"),
         ("[arm.sharp", '[arm."..".eval]\ntasks = 3\n[arm.sharp', "arm: expected names of letters"),
     ],
