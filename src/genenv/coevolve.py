@@ -29,15 +29,7 @@ from genenv.engines.base import PLAYERS, AdamParams, Engine, Loss
 from genenv.errors import StaleSampleError
 from genenv.gate import Gate
 from genenv.pools import MIN_LAG, Pools
-from genenv.rewards import (
-    SOLVED,
-    empirical_success,
-    posterior_success,
-    task_reward,
-    unbiased_reward,
-    usefulness,
-    without_ends,
-)
+from genenv.rewards import SOLVED, empirical_success, task_reward, without_ends
 from genenv.rollouts import PlayConfig, demonstration, play
 from genenv.seeds import by_family
 from genenv.simulator import plan, write
@@ -281,7 +273,6 @@ class CoEvolution:
         """p_hat and R_env of the fresh tasks (Eq. 2 and 3). Rejected candidates have neither."""
         curriculum = self.config.curriculum
         success = {g.task.id: empirical_success(g.rewards) for g in this.fresh}
-        scored = {g.task.id: [r for r in g.rewards if r is not None] for g in this.fresh}
         known = [p for p in success.values() if p is not None]
         by_fam: dict[str, list[float]] = {}
         for group in this.fresh:
@@ -291,14 +282,7 @@ class CoEvolution:
             if record.task is None or not record.verdict.admitted or (own := success.get(record.task.id)) is None:
                 continue
             p_hat = {"task": own, "family": fmean(by_fam[record.task.family]), "batch": fmean(known)}[curriculum.p_hat]
-            n = len(scored[record.task.id])
-            if curriculum.estimate == "posterior":
-                p_hat = posterior_success(round(p_hat * n), n)
             reward = task_reward(curriculum.reward, p_hat, curriculum.alpha, curriculum.beta)
-            if curriculum.estimate == "unbiased":
-                reward = unbiased_reward(p_hat, n, curriculum.alpha, curriculum.beta)
-            elif curriculum.estimate == "useful":
-                reward = usefulness(p_hat, max(2, n))
             this.records[i] = replace(record, p_hat=own, reward=reward)
         self._judge_edits(this)
         measured = [(task, p) for task, p in success.items() if p is not None]

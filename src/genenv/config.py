@@ -113,11 +113,6 @@ class CurriculumConfig(Section):
     alpha: float = Field(0.5, gt=0, lt=1)
     beta: float = Field(8.0, gt=0, description="sharpness of R_env (Eq. 3)")
     p_hat: Literal["task", "family", "batch"] = Field("task", description="the success that R_env is computed from")
-    estimate: Literal["plain", "posterior", "unbiased", "useful"] = Field(
-        "plain",
-        description="what R_env takes for a task's distance from alpha: plain Eq. 3, its posterior mean, without bias; or "
-        "the chance of variance in its place",
-    )
     k_min: float | None = Field(
         None, ge=0, description="skip the simulator's update if |p_hat - alpha| of the batch is larger"
     )

@@ -45,22 +45,6 @@ def learnability_reward(p_hat: float) -> float:
     return 4.0 * p_hat * (1.0 - p_hat)
 
 
-def usefulness(p_hat: float, attempts: int) -> float:
-    """The chance 1 - p^n - (1 - p)^n that a group of n >= 2 attempts has variance, over its maximum 1 - 2^(1 - n)."""
-    return (1.0 - p_hat**attempts - (1.0 - p_hat) ** attempts) / (1.0 - 2.0 ** (1 - attempts))
-
-
-def posterior_success(solved: int, attempts: int) -> float:
-    """The mean (k + 1) / (n + 2) of the Beta posterior of a chance of success under a uniform prior."""
-    return (solved + 1) / (attempts + 2)
-
-
-def unbiased_reward(p_hat: float, attempts: int, alpha: float, beta: float) -> float:
-    """Eq. 3 with the squared distance's estimate that has no bias, (p - alpha)^2 - p (1 - p) / (n - 1); plain for n = 1."""
-    excess = p_hat * (1.0 - p_hat) / (attempts - 1) if attempts > 1 else 0.0
-    return math.exp(-beta * ((p_hat - alpha) ** 2 - excess))
-
-
 Signal = Literal["alpha", "r_zero", "absolute_zero", "learnability"]
 PEERS: Mapping[Signal, Callable[[float], float]] = {
     "r_zero": r_zero_reward,

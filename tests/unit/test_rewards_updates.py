@@ -7,16 +7,7 @@ import math
 import pytest
 import torch
 
-from genenv.rewards import (
-    PEERS,
-    alpha_curriculum_reward,
-    empirical_success,
-    posterior_success,
-    task_reward,
-    unbiased_reward,
-    usefulness,
-    without_ends,
-)
+from genenv.rewards import PEERS, alpha_curriculum_reward, empirical_success, task_reward, without_ends
 from genenv.types import Candidate, Datum, Group, Message, Sample, Score, Task, Trajectory
 from genenv.updates import (
     group_advantages,
@@ -178,15 +169,3 @@ def test_rwr_data_is_a_weighted_mean_over_written_tokens() -> None:
     assert data[0].tokens == (1, 2, 3, 4)
     assert data[0].logprobs == (0.0, 0.0, -0.1, -0.1)
     assert normalized([]) == []
-
-
-def test_estimates_of_the_distance_by_hand() -> None:
-    assert posterior_success(0, 8) == 0.1
-    assert posterior_success(8, 8) == 0.9
-    assert posterior_success(2, 4) == 0.5
-    assert unbiased_reward(0.5, 8, 0.5, 8.0) == pytest.approx(math.exp(8 * 0.25 / 7))
-    assert unbiased_reward(0.25, 4, 0.5, 8.0) == pytest.approx(math.exp(-8 * (1 / 16 - 3 / 16 / 3)))
-    assert unbiased_reward(1.0, 8, 0.5, 8.0) == pytest.approx(math.exp(-2))
-    assert unbiased_reward(0.0, 1, 0.5, 8.0) == pytest.approx(math.exp(-2))
-    assert [usefulness(p, 4) for p in (0.0, 0.5, 1.0)] == [0.0, 1.0, 0.0]
-    assert usefulness(0.25, 4) == pytest.approx((1 - 1 / 256 - 81 / 256) / (7 / 8))
