@@ -74,7 +74,15 @@ def test_a_suite_that_cannot_be_run_is_refused_in_one_line(suite_file: Path, old
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "arms", "rollouts"), [("tool_use", len(ARMS), (10, 8)), ("multihop_qa", 5, (10, 6))])
+@pytest.mark.parametrize(
+    ("name", "arms", "rollouts"),
+    [
+        ("tool_use", len(ARMS), (10, 8)),
+        ("multihop_qa", 5, (10, 6)),
+        ("recipe_tool_use", 10, (10, 8)),
+        ("recipe_multihop_qa", 10, (10, 6)),
+    ],
+)
 def test_the_shipped_suites_have_equal_rollouts(
     name: str, arms: int, rollouts: tuple[int, int], tmp_path: Path
 ) -> None:
@@ -83,6 +91,13 @@ def test_the_shipped_suites_have_equal_rollouts(
     assert len(runs) == arms * 5
     shapes = {(groups(r.config.simulator.tasks, r.config.agent.replay), r.config.agent.group_size) for r in runs}
     assert shapes == {rollouts}
+
+
+def test_the_recipes_own_arm_is_that_of_the_suite_it_is_changed_in(tmp_path: Path) -> None:
+    """So that runs of one suite may be copied to the other."""
+    for name in ("tool_use", "multihop_qa"):
+        one, other = (runs_of(load_suite(CONFIGS / f"suite_{n}.toml"), tmp_path) for n in (name, f"recipe_{name}"))
+        assert [r.config for r in one if r.arm == "genenv"] == [r.config for r in other if r.arm == "genenv"]
 
 
 def test_the_hard_seeds_of_a_shipped_suite_are_tasks() -> None:
