@@ -35,16 +35,12 @@ from genenv.seeds import by_family
 from genenv.simulator import plan, write
 from genenv.sources import SET_SEED, given, groups, quota, turn
 from genenv.store import CandidateRecord, Store
-from genenv.types import Candidate, Chat, Datum, Group, Json, Seed, Task, Trajectory, derive_seed
+from genenv.types import Candidate, Chat, Datum, Group, Json, Seed, Task, derive_seed
 from genenv.updates import grpo_data, has_signal, normalized, rwr_data, rwr_weights, scaled, shared, with_kl
 
 Progress = Callable[[str, Mapping[str, Json]], None]
 """Called with the name of a finished stage and its figures; "round" comes with the round's metrics, "alarm" with a
 `message` when the simulator shows signs of collapse."""
-
-
-UNLEARNABLE = 0.01
-"""Added to p (1 - p) where it weights replay: tasks that were never or always solved come back, after long."""
 
 
 @dataclass
@@ -232,42 +228,14 @@ class CoEvolution:
         edited = dict.fromkeys(t.parent for t in fresh if t.parent is not None)
         wanted = self.config.simulator.tasks if self.config.simulator.fill else len(fresh)
         count = groups(wanted, self.config.agent.replay) - len(fresh)
-        drawn = [i for i in self._draw_old(this, count, rng) if i not in edited]
+        drawn = [i for i in self.pools.train.draw(count, rng) if i not in edited]
         ids = [*edited, *drawn[: max(0, count - len(edited))]]
         tasks = fresh + [self.store.task(i) for i in ids]
-        attempts = self._try(this, tasks)
-        size = self.config.agent.group_size
-        if refill := sum(size - len(a) for a in attempts) // size:
-            known = {t.id for t in tasks}
-            more = [i for i in self._draw_old(this, refill + len(tasks), rng) if i not in known][:refill]
-            again = [self.store.task(i) for i in more]
-            tasks = [*tasks, *again]
-            attempts += self._play(this, again, self._played, range(len(known), len(tasks)))
+        attempts = play(self.agent, self.engine.chat, self.domain, tasks, self._played, self._key(this, "play"))
         this.groups = [
             Group(task, tuple(trajectories), replayed=i >= len(fresh))
             for i, (task, trajectories) in enumerate(zip(tasks, attempts, strict=True))
         ]
-
-    def _draw_old(self, this: Round, count: int, rng: random.Random) -> list[str]:
-        """Ids from D_train, by what is to be learned from them or evenly."""
-        return self.pools.train.draw(count, rng, None if self.config.agent.replay_by == "even" else this.number)
-
-    def _play(
-        self, this: Round, tasks: Sequence[Task], config: PlayConfig, numbers: Sequence[int]
-    ) -> list[list[Trajectory]]:
-        return play(self.agent, self.engine.chat, self.domain, tasks, config, self._key(this, "play"), numbers)
-
-    def _try(self, this: Round, tasks: Sequence[Task]) -> list[list[Trajectory]]:
-        """Whole groups, but for those that are hopeless or mastered after `agent.stop_after` attempts."""
-        size, part = self.config.agent.group_size, self.config.agent.stop_after
-        if not 0 < part < size:
-            return self._play(this, tasks, self._played, range(len(tasks)))
-        begun = self._play(this, tasks, replace(self._played, group_size=part), range(len(tasks)))
-        open_ = [i for i, a in enumerate(begun) if empirical_success([t.score.value for t in a]) not in (0.0, 1.0)]
-        rest = replace(self._played, group_size=size - part, first=part)
-        for i, more in zip(open_, self._play(this, [tasks[i] for i in open_], rest, open_), strict=True):
-            begun[i] += more
-        return begun
 
     def reward(self, this: Round) -> None:
         """p_hat and R_env of the fresh tasks (Eq. 2 and 3). Rejected candidates have neither."""
@@ -424,10 +392,9 @@ class CoEvolution:
         curriculum = self.config.curriculum
         rewarded = [r for r in this.records if r.reward is not None]
         earned = shared([1.0] * len(rewarded), [this.divisor(r) for r in rewarded])
-        even = self.config.agent.replay_by == "even"
-        for group in this.fresh if even else this.groups:
-            if (p := empirical_success(group.rewards)) is not None:
-                self.pools.train.put(group.task.id, 1.0 if even else p * (1.0 - p) + UNLEARNABLE, this.number)
+        for group in this.fresh:
+            if empirical_success(group.rewards) is not None:
+                self.pools.train.put(group.task.id, 1.0)
         for record, factor in zip(rewarded, earned, strict=True):
             if record.reward is not None and record.task is not None:
                 self.pools.env.put(record.task.id, record.reward * factor)

@@ -173,16 +173,6 @@ class AgentConfig(Section):
     warmup_lr: float = Field(5e-4, gt=0)
     steps: int = Field(2, ge=1, description="optimizer steps a round, each on a share of the groups")
     replay: float = Field(0.25, ge=0, description="tasks from D_train per fresh task")
-    replay_by: Literal["even", "learnability"] = Field(
-        "even",
-        description="what D_train is drawn by; learnability: p (1 - p) when last tried, times the rounds since then",
-    )
-    stop_after: int = Field(
-        0,
-        ge=0,
-        description="attempts after which a group that is all failed or all solved ends, its rollouts going to tasks of "
-        "D_train; 0: never",
-    )
     max_tokens: int = Field(160, ge=1, description="tokens per turn")
     max_prompt_tokens: int | None = Field(None, ge=1, description="longer prompts are no tasks; none: no limit")
     max_turns: int = Field(8, ge=1)

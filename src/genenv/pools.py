@@ -22,7 +22,7 @@ from genenv.types import Direction, Json
 
 
 class Pool:
-    """Task ids with weights; draws in proportion to weight, or to weight times age, without replacement.
+    """Task ids with weights; draws in proportion to weight, without replacement.
 
     Adding is amortised O(1), a draw O(size) in one vectorised pass. `capacity` drops the oldest half when reached.
     """
@@ -32,7 +32,6 @@ class Pool:
         self._ids: list[str] = []
         self._rows: dict[str, int] = {}
         self._weights = np.zeros(64)
-        self._stamps = np.zeros(64)
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -40,26 +39,21 @@ class Pool:
     def __contains__(self, task_id: str) -> bool:
         return task_id in self._rows
 
-    def put(self, task_id: str, weight: float, stamp: int = 0) -> None:
-        """Add a task, or give a known one a new weight and the round of its last use: no task counts twice."""
+    def put(self, task_id: str, weight: float) -> None:
+        """Add a task, or give a known one a new weight: no task counts twice."""
         row = self._rows.get(task_id)
         if row is None:
             if len(self._ids) >= self._capacity:
-                half = slice(len(self._ids) // 2, len(self._ids))
-                self._restore(self._ids[half], self._weights[half], self._stamps[half])
+                self._restore(self._ids[len(self._ids) // 2 :], self._weights[len(self._ids) // 2 : len(self._ids)])
             row = self._rows[task_id] = len(self._ids)
             self._ids.append(task_id)
             if row >= len(self._weights):
                 self._weights = np.concatenate([self._weights, np.zeros_like(self._weights)])
-                self._stamps = np.concatenate([self._stamps, np.zeros_like(self._stamps)])
         self._weights[row] = weight
-        self._stamps[row] = stamp
 
-    def draw(self, count: int, rng: random.Random, now: int | None = None) -> list[str]:
-        """Up to `count` different ids. With `now`, a round, weights count times the rounds since the last use."""
+    def draw(self, count: int, rng: random.Random) -> list[str]:
+        """Up to `count` different ids."""
         weights = self._weights[: len(self._ids)]
-        if now is not None:
-            weights = weights * np.maximum(0.0, now - self._stamps[: len(self._ids)])
         count = min(count, int(np.count_nonzero(weights)))
         if count <= 0:
             return []
@@ -76,21 +70,16 @@ class Pool:
             chosen[min(row, len(weights) - 1)] = None
         return [self._ids[row] for row in chosen]
 
-    def _restore(
-        self, ids: Sequence[str], weights: Sequence[float] | np.ndarray, stamps: Sequence[float] | np.ndarray
-    ) -> None:
+    def _restore(self, ids: Sequence[str], weights: Sequence[float] | np.ndarray) -> None:
         self._ids = list(ids)
         self._rows = {task_id: row for row, task_id in enumerate(self._ids)}
-        room = np.zeros(max(64, len(ids)))
-        self._weights = np.concatenate([np.asarray(weights, dtype=float), room])
-        self._stamps = np.concatenate([np.asarray(stamps, dtype=float), room])
+        self._weights = np.concatenate([np.asarray(weights, dtype=float), np.zeros(max(64, len(ids)))])
 
     def state(self) -> Json:
-        count = len(self._ids)
-        return {"ids": self._ids, "weights": self._weights[:count].tolist(), "stamps": self._stamps[:count].tolist()}
+        return {"ids": self._ids, "weights": self._weights[: len(self._ids)].tolist()}
 
     def load(self, state: Json) -> None:
-        self._restore(state["ids"], state["weights"], state.get("stamps", [0.0] * len(state["ids"])))
+        self._restore(state["ids"], state["weights"])
 
 
 MIN_LAG = 5

@@ -23,7 +23,6 @@ class PlayConfig:
     """How episodes are played."""
 
     group_size: int
-    """Attempts at each task."""
     max_tokens: int
     max_turns: int
     temperature: float = 1.0
@@ -31,8 +30,6 @@ class PlayConfig:
     """Tokens that the model takes, prompt and answer together: near its end, turns get shorter than `max_tokens`."""
     cut_ends: bool = True
     """Whether an answer that the token limit cuts off ends the episode. Official harnesses read it and go on."""
-    first: int = 0
-    """Number of the first attempt: those of a group that is played in two parts are seeded as if it were one."""
 
 
 @dataclass
@@ -99,10 +96,7 @@ def play(
     context = config.context or sys.maxsize
     max_turns = min(config.max_turns, turn_limit(domain) or config.max_turns)
     games = [
-        [
-            _Live(_start(domain, t), p, (seed, t.id, i, member))
-            for member in range(config.first, config.first + config.group_size)
-        ]
+        [_Live(_start(domain, t), p, (seed, t.id, i, member)) for member in range(config.group_size)]
         for i, t, p in zip(numbers or range(len(tasks)), tasks, prompts, strict=True)
     ]
     try:

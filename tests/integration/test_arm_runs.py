@@ -130,24 +130,3 @@ def test_what_the_gate_turns_away_is_asked_for_again_and_what_is_missing_then_is
         game(store, writer=stubborn).run()
         assert [m["admitted"] for m in store.metrics()] == [4, 0, 0, 0, 0]
         assert [m["groups"] for m in store.metrics()] == [4, 4, 4, 4, 4]  # and no more is to be had
-
-
-def test_hopeless_and_mastered_groups_end_early_and_their_rollouts_go_to_old_tasks(tmp_path: Path) -> None:
-    base = arm("genenv")
-    config = base.model_copy(update={"agent": base.agent.model_copy(update={"stop_after": 2})})
-    with closing(Store.create(tmp_path / "run", config)) as store:
-        game(store).run()
-        for number, metrics in enumerate(store.metrics(), start=1):
-            groups = [
-                [r["score"] for r in store.attempts(t, number)]
-                for t in dict.fromkeys(t for t, _ in played(store)[number - 1])
-            ]
-            short = [g for g in groups if len(g) == 2]
-            assert all(len(set(g)) == 1 for g in short)
-            assert all(len(set(g[:2])) == 2 for g in groups[:10] if len(g) == 4)
-            assert all(len(g) == 4 for g in groups[10:])
-            refill = 2 * len(short) // 4
-            assert len(groups) == 10 + (refill if number > 1 else 0)
-            assert metrics["agent_rollouts"] == sum(map(len, groups)) <= 40
-            assert number == 1 or metrics["agent_rollouts"] > 36
-            assert short

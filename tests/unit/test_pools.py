@@ -163,16 +163,3 @@ def test_cluster_sizes_reach_back_as_many_rounds_as_asked() -> None:
     assert pools.cluster_sizes(["x", "x"], 0) == [1, 1]
     back = Pools.from_state(json.loads(json.dumps(pools.state())))
     assert back.cluster_sizes(["x", "z"], 3) == [2, 3]
-
-
-def test_a_draw_by_age_follows_weight_times_rounds_since_the_last_use() -> None:
-    pool = Pool()
-    for name, weight, stamp in (("a", 1.0, 1), ("b", 3.0, 3), ("now", 9.0, 4)):
-        pool.put(name, weight, stamp)
-    counts = Counter(pool.draw(1, random.Random(i), now=4)[0] for i in range(2000))
-    assert counts["a"] == counts.total() - counts["b"] == pytest.approx(1000, abs=80)  # 1 x 3 against 3 x 1
-    back = Pool()
-    back.load(json.loads(json.dumps(pool.state())))
-    assert [back.draw(2, random.Random(i), 4) for i in range(9)] == [
-        pool.draw(2, random.Random(i), 4) for i in range(9)
-    ]
