@@ -7,6 +7,7 @@ other seeds and with other tasks it would have come out differently. Both are re
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 
@@ -23,6 +24,13 @@ def _weights(count: int, rng: np.random.Generator) -> Floats:
     return rng.multinomial(count, np.full(count, 1.0 / count), size=RESAMPLES) / count
 
 
+@functools.lru_cache(4)
+def _crossed_weights(seeds: int, tasks: int) -> tuple[Floats, Floats]:
+    """[B, S] and [B, T], the same for all intervals of a suite."""
+    rng = np.random.default_rng(0)
+    return _weights(seeds, rng), _weights(tasks, rng)
+
+
 def percentiles(values_B: Floats) -> tuple[float, float]:
     """The percentile interval of resampled values."""
     low, high = np.quantile(values_B, [(1.0 - LEVEL) / 2.0, (1.0 + LEVEL) / 2.0])
@@ -36,8 +44,7 @@ def resampled(values_SR: Floats) -> Floats:
 
 def crossed_interval(values_ST: Floats) -> tuple[float, float]:
     """Interval of the mean over seeds and tasks, both resampled. For differences of two arms: of the paired differences."""
-    rng = np.random.default_rng(0)
-    seeds_BS, tasks_BT = (_weights(count, rng) for count in values_ST.shape)
+    seeds_BS, tasks_BT = _crossed_weights(*values_ST.shape)
     return percentiles(np.einsum("bs,st,bt->b", seeds_BS, values_ST, tasks_BT, optimize=True))
 
 
