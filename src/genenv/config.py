@@ -68,6 +68,10 @@ def _known(name: str) -> str:
     return name
 
 
+DOMAIN_FILES = ("tasks", "catalogue", "seeds")
+"""Settings of the section domain that are paths."""
+
+
 class DomainConfig(Section):
     """The field of tasks."""
 
@@ -259,11 +263,23 @@ RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 
 
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
-    """Read a file, apply `a.b=c` overrides. Raises InputError naming file, section and key."""
-    raw = read_raw(path)
+    """Read a file, apply `a.b=c` overrides. Raises InputError naming file, section and key.
+
+    Files that it names are looked for beside it; those that an override names, in the working directory.
+    """
+    raw = anchored(read_raw(path), path.parent)
     for override in overrides:
         _override(raw, override)
-    return build_config(raw, str(path))
+    return build_config(anchored(raw, Path()), str(path))
+
+
+def anchored(raw: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """`raw` with the files of its section domain as absolute paths, so that a run can be resumed from anywhere."""
+    domain = raw.get("domain")
+    if not isinstance(domain, Mapping):
+        return dict(raw)  # a wrong type is for the validation to say
+    files = {k: str((folder / domain[k]).absolute()) for k in DOMAIN_FILES if isinstance(domain.get(k), str)}
+    return merge(raw, {"domain": files})
 
 
 def read_raw(path: Path) -> dict[str, Any]:

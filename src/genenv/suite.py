@@ -21,7 +21,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, model_validator
 
 from genenv.arms import ARMS, arm_config
-from genenv.config import Config, Section, explain, merge, read_raw
+from genenv.config import Config, Section, anchored, explain, merge, read_raw
 from genenv.errors import InputError
 from genenv.store import Store
 
@@ -97,12 +97,13 @@ def load_suite(path: Path) -> Suite:
         suite = Suite.model_validate(raw)
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error, Suite)}") from None
-    return suite.model_copy(update={"base": path.parent / suite.base})
+    return suite.model_copy(update={"base": path.parent / suite.base, "set": anchored(suite.set, path.parent)})
 
 
 def runs_of(suite: Suite, folder: Path) -> list[Run]:
     """All runs, those of the first seed first, so that whatever is finished can be compared. Raises InputError."""
-    base = merge(merge(read_raw(suite.base), suite.set), {"rounds": suite.rounds})
+    base = anchored(read_raw(suite.base), suite.base.parent)
+    base = merge(merge(base, suite.set), {"rounds": suite.rounds})
     configs = {name: arm_config(name, base, suite.arm.get(name, {}), str(suite.base)) for name in suite.arms}
     if base.get("eval", {}).get("tasks") == 0:
         raise InputError(f"{suite.base}: eval.tasks = 0: without held-out tasks there is nothing to compare")

@@ -23,6 +23,22 @@ def test_defaults_and_overrides(tmp_path: Path) -> None:
     assert (config.engine.model, config.eval.tasks, config.curriculum.k_min) == ("some/model", 0, 0.2)
 
 
+def test_files_are_looked_for_beside_the_configuration_those_of_overrides_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    away = tmp_path / "away"
+    path = written(tmp_path, f'[domain]\nseeds = "seeds.jsonl"\ntasks = "{away}"\ncatalogue = "c.json"\n')
+    for name in (path, Path("..") / path.name):
+        domain = load_config(name, ["domain.catalogue=c.json"]).domain
+        assert [p.resolve() for p in (domain.seeds, domain.tasks, domain.catalogue) if p and p.is_absolute()] == [
+            tmp_path / "seeds.jsonl",
+            away,
+            tmp_path / "here" / "c.json",
+        ]
+
+
 def test_the_papers_recipe_sets_defaults_that_a_file_may_overrule() -> None:
     paper = build_config({"recipe": "paper"}, "x")
     assert (paper.curriculum.beta, paper.curriculum.k_min, paper.curriculum.alpha) == (2.0, 0.1, 0.5)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from genenv.arms import ARMS
-from genenv.config import build_config, read_raw
+from genenv.config import build_config
 from genenv.domains.multihop_qa import MultihopQa
 from genenv.errors import InputError
 from genenv.seeds import load_seeds
@@ -101,7 +101,7 @@ def test_the_recipes_own_arm_is_that_of_the_suite_it_is_changed_in(tmp_path: Pat
 
 
 def test_the_hard_seeds_of_a_shipped_suite_are_tasks() -> None:
-    config = build_config(read_raw(CONFIGS / "suite_multihop_qa.toml")["set"], "suite")
-    path = CONFIGS.parent / str(config.domain.seeds)
-    seeds = load_seeds(path, MultihopQa())
+    config = build_config(load_suite(CONFIGS / "suite_multihop_qa.toml").set, "suite")
+    assert config.domain.seeds is not None
+    seeds = load_seeds(config.domain.seeds, MultihopQa())
     assert Counter(s.family for s in seeds) == {"1-hop": 2, "2-hop": 4, "3-hop": 10, "4-hop": 24}
