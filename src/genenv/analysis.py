@@ -1,4 +1,6 @@
-"""What a run says about training: gain by success, forgetting, recovery, lengths. Read from the store; forgetting also plays.
+"""What a run says about training: gain by success, forgetting, what difficulty depends on, recovery, lengths.
+
+All of it is read from the store; forgetting also plays.
 
 The success of a task is measured with a few attempts, so that tasks which look hard have had bad luck as well: measured
 again they rise without any training. Each task's first attempts are therefore halved. One half says in which bin the task
@@ -13,6 +15,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
+from numpy.typing import NDArray
 
 from genenv._figures import BAND, WINDOW
 from genenv.domains.base import Playable
@@ -21,7 +24,7 @@ from genenv.pools import MIN_LAG
 from genenv.rewards import SOLVED, empirical_success
 from genenv.rollouts import PlayConfig, play
 from genenv.store import Attempts, Store
-from genenv.theory import Mean, bootstrap
+from genenv.theory import RESAMPLES, Mean, bootstrap
 from genenv.types import Json, derive_seed
 
 BINS = ("under 20 %", "20-40 %", "40-60 %", "60-80 %", "over 80 %")
@@ -125,6 +128,67 @@ def scored_again(
         if later is not None:
             found.append(Remeasured(task.task_id, task.round, solved(task.scores), now, later))
     return found
+
+
+# -- what difficulty depends on ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What the variance of success among the fresh tasks of a round consists of: shares that add up to 1.
+
+    `family` is what the task's family explains, which the draw of families controls; `within` is how tasks of one family
+    differ, which only the simulator controls; `chance` is what the few attempts at a task add. All are estimated without
+    bias, so that a small share can come out negative. Intervals are over rounds, 95 %.
+    """
+
+    tasks: int
+    variance: float
+    family: Mean
+    within: Mean
+    chance: Mean
+
+
+def spread(runs: Iterable[Iterable[Attempts]], rng: np.random.Generator) -> Spread | None:
+    """From the fresh groups of some runs; None if no family had two tasks in a round, or if all tasks were alike.
+
+    Tasks are compared within their round only, so that the agent is the same to all of them. The mean squared difference
+    of two tasks is twice their variance, with that of chance in it, p (1 - p) / (n - 1) for a task of n attempts.
+    """
+    rounds: dict[tuple[int, int], dict[str, list[tuple[int, ...]]]] = {}
+    for run, attempts in enumerate(runs):
+        for group in attempts:
+            if not group.replayed and len(scores := solved(group.scores)) >= 2:
+                rounds.setdefault((run, group.round), {}).setdefault(group.family, []).append(scores)
+    rows = []
+    for families in rounds.values():
+        everything = [scores for of in families.values() for scores in of]
+        parts = [_squares([fmean(s) for s in of]) for of in families.values()]
+        noise = sum(fmean(s) * (1.0 - fmean(s)) / (len(s) - 1) for s in everything)
+        within = [sum(column) for column in zip(*parts, strict=True)]
+        rows.append([*_squares([fmean(s) for s in everything]), *within, noise, len(everything)])
+    sums_RC = np.array(rows, dtype=float).reshape(-1, 6)
+    total = sums_RC.sum(axis=0)
+    if not total[0] or not total[3]:
+        return None
+    drawn_BR = rng.multinomial(len(sums_RC), np.full(len(sums_RC), 1.0 / len(sums_RC)), size=RESAMPLES)
+    drawn_BC = drawn_BR @ sums_RC
+    drawn_BC = drawn_BC[(drawn_BC[:, 0] > 0) & (drawn_BC[:, 3] > 0)]
+    shares_3, shares_B3 = _shares(total[None])[0], _shares(drawn_BC)
+    low_3, high_3 = np.quantile(shares_B3, [0.025, 0.975], axis=0)
+    means = [Mean(*map(float, bounds)) for bounds in zip(shares_3, low_3, high_3, strict=True)]
+    return Spread(int(total[5]), float(total[0] / total[1]), *means)
+
+
+def _squares(values: Sequence[float]) -> tuple[float, int]:
+    """The sum of squared distances from the mean, and its degrees of freedom."""
+    return sum((v - fmean(values)) ** 2 for v in values), len(values) - 1
+
+
+def _shares(sums_BC: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[B, 3]: family, within, chance, from squares and their degrees of freedom in all and within, chance, and tasks."""
+    whole_B, inside_B, chance_B = (sums_BC[:, i] / sums_BC[:, i + 1] for i in (0, 2, 4))
+    return np.stack([whole_B - inside_B, inside_B - chance_B, chance_B], axis=1) / whole_B[:, None]
 
 
 # -- recovery ----------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def analyse(
     seed: Annotated[int, typer.Option(help="Seed of the sampling and of the intervals.")] = 0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Measure gain by success, forgetting, recovery from a disturbance and lengths of runs."""
+    """Measure gain by success, forgetting, what difficulty depends on, recovery from a disturbance and lengths."""
     with one_line_errors():
         import numpy as np
 
@@ -114,13 +114,14 @@ def analyse(
 
         remeasured: list[Remeasured] = []
         later: list[Remeasured] = []
+        played: list[list[Attempts]] = []
         each: list[Json] = []
         stores = {run.resolve(): Store.read(run) for run in runs}
         if len(stores) < len(runs):
             raise InputError("each run once: a run that is given twice would count as two")
         for run, store in zip(runs, stores.values(), strict=True):
-            if disturbed is not None and disturbed >= (played := len(store.metrics())):
-                raise InputError(f"--disturbed {disturbed}: {run} has {played} rounds, and one must follow")
+            if disturbed is not None and disturbed >= (rounds := len(store.metrics())):
+                raise InputError(f"--disturbed {disturbed}: {run} has {rounds} rounds, and one must follow")
         for run, store in zip(runs, stores.values(), strict=True):
             metrics, attempts = store.metrics(), list(store.all_attempts())
             recovery = analysis.recovery([m["success"] for m in metrics], disturbed) if disturbed else None
@@ -132,15 +133,18 @@ def analyse(
                     "lengths": analysis.lengths(metrics) if metrics else None,
                 }
             )
+            played.append(attempts)
             remeasured += analysis.remeasured(attempts, lag)
             if early := analysis.early_tasks(attempts, len(metrics), again, seed):
                 later += _scored_again(run, store, early, seed)
             store.close()
         rng = np.random.default_rng(derive_seed(seed, "analyse"))
+        spread = analysis.spread(played, rng)
         document: dict[str, Json] = {
             "runs": each,
             "gain": [asdict(c) for c in analysis.change_by_bin(remeasured, rng)],
             "forgetting": [asdict(c) for c in analysis.change_by_bin(later, rng)] if later else None,
+            "difficulty": asdict(spread) if spread else None,
         }
         if as_json:
             emit(document)
@@ -183,6 +187,16 @@ def _print_analysis(document: dict[str, Json]) -> None:
             rows.append([c["bin"], f"{c['tasks']:g}", "–" if c["before"] is None else f"{c['before']:.3f}", told])
         _show(("success", "tasks", "before", "change"), rows)
         print()
+    if found := document["difficulty"]:
+        print(f"Difficulty: shares of the variance of success ({found['variance']:.3f}) among a round's fresh tasks\n")
+        parts = {
+            "family": "between families: the draw of families controls it",
+            "within": "within a family: only the simulator controls it",
+            "chance": "chance: few attempts at a task",
+        }
+        shares = [(text, found[key]) for key, text in parts.items()]
+        _show(("part", "share"), [[t, f"{s['value']:.2f} [{s['low']:.2f}, {s['high']:.2f}]"] for t, s in shares])
+        print(f"{found['tasks']} tasks\n")
     for run in document["runs"]:
         print(run["run"])
         if found := run["recovery"]:

@@ -98,6 +98,7 @@ class Attempts:
 
     round: int
     task_id: str
+    family: str
     replayed: bool
     scores: tuple[float | None, ...]
 
@@ -347,9 +348,12 @@ class Store:
 
     def all_attempts(self) -> Iterator[Attempts]:
         """The scores of every group, rounds in order."""
-        rows = self._db.execute("SELECT round, task_id, replayed, score FROM rollouts ORDER BY round, task_id, member")
-        for (number, task_id, replayed), group in itertools.groupby(rows, lambda row: row[:3]):
-            yield Attempts(number, task_id, bool(replayed), tuple(score for *_, score in group))
+        rows = self._db.execute(
+            "SELECT r.round, task_id, family, replayed, score FROM rollouts r JOIN tasks t ON t.id = task_id"
+            " ORDER BY r.round, task_id, member"
+        )
+        for (number, task_id, family, replayed), group in itertools.groupby(rows, lambda row: row[:4]):
+            yield Attempts(number, task_id, family, bool(replayed), tuple(score for *_, score in group))
 
     # -- checkpoints -------------------------------------------------------------------------------------------
 

@@ -68,12 +68,14 @@ def test_analyse(scripted: None, config_file: Path, tmp_path: Path) -> None:
     assert document["gain"][-1]["tasks"] > 5
     assert sum(c["tasks"] for c in document["gain"][:-1]) == document["gain"][-1]["tasks"]
     assert document["forgetting"][-1]["tasks"] <= 5
+    assert sum(document["difficulty"][part]["value"] for part in ("family", "within", "chance")) == pytest.approx(1.0)
     assert alone["recovery"].keys() == {"left", "back"}
     assert alone["lengths"]["task"]["first"] > 0
     assert json.loads(call(*arguments, "--json").stdout) == document
     shown = call(*arguments).stdout
     assert "Gain: tasks measured again" in shown
     assert "Forgetting: early tasks" in shown
+    assert "only the simulator controls it" in shown
     assert shown.count("response length") == 1
     assert json.loads(call("analyse", run, "--json").stdout)["forgetting"] is None
     assert "--disturbed 6" in refused("analyse", run, "--disturbed", 6)

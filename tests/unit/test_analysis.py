@@ -12,6 +12,7 @@ from genenv.analysis import (
     lengths,
     recovery,
     remeasured,
+    spread,
     success_bin,
 )
 from genenv.store import Attempts
@@ -21,8 +22,8 @@ def rng():
     return np.random.default_rng(0)
 
 
-def attempts(number, task, *scores, replayed=False):
-    return Attempts(number, task, replayed, scores)
+def attempts(number, task, *scores, family="f", replayed=False):
+    return Attempts(number, task, family, replayed, scores)
 
 
 def test_bins_of_success():
@@ -115,3 +116,42 @@ def test_lengths_of_the_first_and_the_last_fifth():
         "task": {"first": 100.5, "last": 108.5},
         "response": {"first": None, "last": 10.0},
     }
+
+
+def test_spread_of_difficulty_by_hand():
+    run = [
+        attempts(1, "a", 1.0, 0.0, family="x"),
+        attempts(1, "b", 1.0, 1.0, None, family="x"),
+        attempts(1, "c", 0.0, 0.0, family="y"),
+        attempts(1, "d", 0.0, 0.5, family="y"),
+        attempts(1, "e", 1.0, None, family="y"),  # one attempt says nothing about chance
+        attempts(1, "f", 1.0, 1.0, family="y", replayed=True),
+    ]
+    found = spread([run], rng())
+    # success 1/2, 1, 0, 0: squares 0.6875 over 3; within families 0.125 over 2; chance (1/4) / 1 of one task in four
+    assert (found.tasks, found.variance) == (4, pytest.approx(0.6875 / 3))
+    shares = (found.family.value, found.within.value, found.chance.value)
+    assert shares == pytest.approx(((0.6875 / 3 - 0.0625) * 3 / 0.6875, 0.0, 0.0625 * 3 / 0.6875))
+    # the same tasks in another round of another run are compared among themselves; a lone task with none
+    again = [attempts(2, f"{a.task_id}2", *a.scores, family=a.family) for a in run[:5]]
+    more = spread([run, again, [attempts(1, "g", 0.0, 0.0, family="x")]], rng())
+    assert (more.tasks, more.variance) == (9, pytest.approx(0.6875 / 3))
+    assert more.family.value == found.family.value
+    assert more.chance.value == pytest.approx(0.5 / 9 * 3 / 0.6875)
+    assert spread([[attempts(1, "a", 1.0, 0.0), attempts(1, "b", 1.0, 1.0, family="g")]], rng()) is None
+    assert spread([[attempts(1, "a", 0.0, 0.0), attempts(1, "b", 0.0, 0.0)]], rng()) is None
+    assert spread([], rng()) is None
+
+
+def test_spread_tells_families_tasks_and_luck_apart():
+    """Success 0.2 and 0.4 in one family, 0.6 and 0.8 in the other, four attempts: variances 0.04, 0.01, 0.05."""
+    draw = np.random.default_rng(2)
+    run = [
+        attempts(number, f"{number} {i}", *(draw.random(4) < p).astype(float), family="easy" if p > 0.5 else "hard")
+        for number in range(40)
+        for i, p in enumerate([0.2, 0.4, 0.6, 0.8] * 20)
+    ]
+    found = spread([run], rng())
+    for part, truth in ((found.family, 0.4), (found.within, 0.1), (found.chance, 0.5)):
+        assert part.value == pytest.approx(truth, abs=0.03)
+        assert part.low < part.value < part.high < part.low + 0.1
