@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -124,24 +125,47 @@ def play_all(runs: Sequence[Run], jobs: int, note: Note, done: Callable[[Run, st
     `done` is called after each run with that line, "" if it did not fail.
     """
     todo = [(run, state) for run in runs if (state := run.state()) != "finished"]
-    live: set[subprocess.Popen[str]] = set()
+    processes = _Processes()
     failures = []
     with ThreadPoolExecutor(jobs) as pool:
         try:
-            futures = {pool.submit(_play, run, state, note, live): run for run, state in todo}
+            futures = {pool.submit(_play, run, state, note, processes): run for run, state in todo}
             for future in as_completed(futures):
                 failure = future.result()
                 done(futures[future], failure)
                 failures += [failure] if failure else []
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(live):
-                process.terminate()
+            processes.end()
             raise
     return failures
 
 
-def _play(run: Run, state: State, note: Note, live: set[subprocess.Popen[str]]) -> str:
+class _Processes:
+    """What is played. Once ended, nothing else starts, whatever its thread was about to do."""
+
+    def __init__(self) -> None:
+        self._started: list[subprocess.Popen[str]] = []
+        self._ended = False
+        self._lock = threading.Lock()
+
+    def start(self, arguments: Sequence[str]) -> subprocess.Popen[str] | None:
+        with self._lock:
+            if self._ended:
+                return None
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(arguments, stdout=pipe, stderr=subprocess.STDOUT, text=True, errors="replace")
+            self._started.append(process)
+            return process
+
+    def end(self) -> None:
+        with self._lock:
+            self._ended = True
+            for process in self._started:
+                process.terminate()  # nothing to one that has finished
+
+
+def _play(run: Run, state: State, note: Note, processes: _Processes) -> str:
     settings, log = (run.folder.parent / f"{run.name}.{kind}" for kind in ("json", "log"))
     arguments = [str(run.folder), "--resume"]
     if state == "missing":
@@ -149,19 +173,13 @@ def _play(run: Run, state: State, note: Note, live: set[subprocess.Popen[str]]) 
         arguments = [str(settings), "--run-dir", str(run.folder)]
     line = last = ""
     with log.open("a", buffering=1, encoding="utf-8") as copy:
-        process = subprocess.Popen(
-            [*PROGRAM, "train", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        )
-        live.add(process)
+        process = processes.start([*PROGRAM, "train", *arguments])
+        if process is None:
+            return ""
         with process:
             assert process.stdout is not None
             for line in process.stdout:
                 copy.write(line)
                 last = line.strip() or last
                 note(run, last)
-        live.discard(process)
     return f"{run.name} ended with status {process.returncode}: {last} (see {log})" if process.returncode else ""

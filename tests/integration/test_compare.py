@@ -16,7 +16,7 @@ from test_report import Page
 
 from genenv import suite
 from genenv.cli_compare import SuiteDisplay
-from genenv.suite import load_suite, play_all, runs_of
+from genenv.suite import _Processes, load_suite, play_all, runs_of
 
 PROGRAM = Path(__file__).parents[1] / "scripted_program.py"
 BASE = """
@@ -178,6 +178,17 @@ def test_a_suite_that_is_ended_takes_its_runs_with_it(
     assert ended.exit_code == 143
     assert [p.wait() for p in live] == [-signal.SIGTERM]
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+
+
+def test_nothing_starts_in_a_suite_that_was_ended(live: list[subprocess.Popen]) -> None:
+    processes = _Processes()
+    first = processes.start([sys.executable, "-c", "input()"])
+    assert first is not None
+    processes.end()
+    assert processes.start([sys.executable, "-c", ""]) is None
+    with first:
+        pass
+    assert [p.returncode for p in live] == [-signal.SIGTERM]
 
 
 def test_a_run_that_is_killed_fails_alone_and_is_resumed(live: list[subprocess.Popen], tmp_path: Path) -> None:
