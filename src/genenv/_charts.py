@@ -33,6 +33,19 @@ def escape(value: object) -> str:
     return html.escape(_UNSEEN.sub(lambda m: f"⟨U+{ord(m[0]):04X}⟩", text))
 
 
+def table(label: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that scrolls by itself; the first cell of a row names it."""
+    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heads)
+    body = []
+    for name, *cells in rows:
+        told = "".join(f"<td>{escape(cell)}</td>" for cell in cells)
+        body.append(f'<tr><th scope="row">{escape(name)}</th>{told}</tr>')
+    return (
+        f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(label)}"><table><thead><tr>{head}</tr></thead>'
+        f"<tbody>{''.join(body)}</tbody></table></div>"
+    )
+
+
 def percent(value: float | None) -> str:
     return UNKNOWN if value is None else f"{100 * value:.0f}\u202f%"
 
@@ -112,16 +125,9 @@ class Chart:
         return f'<ul class="key">{"".join(items)}</ul>'
 
     def _table(self) -> str:
-        head = "".join(f'<th scope="col">{escape(s.name)}</th>' for s in self.series)
-        rows = []
-        for i, x in enumerate(self.x):
-            cells = "".join(f"<td>{escape(self._value(s, i))}</td>" for s in self.series)
-            rows.append(f'<tr><th scope="row">{x}</th>{cells}</tr>')
-        return (
-            '<details><summary>Numbers</summary><div class="scroll" tabindex="0" role="region"'
-            f' aria-label="{escape(self.title)}, numbers"><table><thead><tr><th scope="col">{escape(self.axis)}</th>{head}</tr></thead>'
-            f"<tbody>{''.join(rows)}</tbody></table></div></details>"
-        )
+        heads = [self.axis, *(s.name for s in self.series)]
+        rows = [[str(x), *(self._value(s, i) for s in self.series)] for i, x in enumerate(self.x)]
+        return f"<details><summary>Numbers</summary>{table(f'{self.title}, numbers', heads, rows)}</details>"
 
     def _value(self, series: Series, i: int) -> str:
         value = self.format(series.values[i])

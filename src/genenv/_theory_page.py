@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
-from genenv._charts import Chart, Series, escape, number, percent
+from genenv._charts import Chart, Series, escape, number, percent, table
 from genenv.misranking import ESTIMATORS, ROLLOUTS, SURE
 from genenv.report import write_page
 from genenv.theory import SHAPES
@@ -30,12 +30,6 @@ def write_theory(document: Mapping[str, Json], path: Path) -> Path:
     )
     head = f"<header><h1>The theory, measured</h1><p>{escape(facts)}</p></header>"
     return write_page(path, "GenEnv: the theory, measured", [head, *_proposition(document), *_theorem(document)])
-
-
-def _table(heading: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    head = "".join(f'<th scope="col">{escape(h)}</th>' for h in heading)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
-    return f'<div class="scroll" tabindex="0" role="region"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 def ranged(found: Mapping[str, float] | None) -> str:
@@ -96,8 +90,8 @@ def _proposition(document: Mapping[str, Json]) -> list[str]:
         ]  # fmt: skip
         charts.append(Chart(name, NOTES[key], places, series, format=number, top=None, axis="success, %"))
     grid = f'<div class="grid">{"".join(c.html() for c in charts)}</div>'
-    return [title, grid, "<h3>Bins</h3>", _table(BIN_HEADING, bin_rows(document)),
-            "<h3>Fits over the bins</h3>", _table(FIT_HEADING, fit_rows(document))]  # fmt: skip
+    return [title, grid, "<h3>Bins</h3>", table("Bins", BIN_HEADING, bin_rows(document)),
+            "<h3>Fits over the bins</h3>", table("Fits over the bins", FIT_HEADING, fit_rows(document))]  # fmt: skip
 
 
 # -- Theorem 1 ---------------------------------------------------------------------------------------------------
@@ -161,6 +155,6 @@ def _theorem(document: Mapping[str, Json]) -> list[str]:
         for row in record["unequal"]
     ]
     return [title, f'<div class="grid">{"".join(c.html() for c in charts)}</div>',
-            "<h3>Mis-ranking rates</h3>", _table(RATE_HEADING, rate_rows(document)),
+            "<h3>Mis-ranking rates</h3>", table("Mis-ranking rates", RATE_HEADING, rate_rows(document)),
             "<h3>Unequal numbers of rollouts</h3>",
-            _table(("D1, D2", "success", "rollouts, near and far", *ESTIMATORS), unequal)]  # fmt: skip
+            table("Unequal rollouts", ("D1, D2", "success", "rollouts, near and far", *ESTIMATORS), unequal)]  # fmt: skip

@@ -7,7 +7,7 @@ import string
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from genenv._charts import COLOURS, UNKNOWN, Bar, Chart, Series, bars, duration, escape, number, percent
+from genenv._charts import COLOURS, UNKNOWN, Bar, Chart, Series, bars, duration, escape, number, percent, table
 from genenv._figures import BAND
 from genenv.types import Json
 
@@ -241,23 +241,14 @@ def _each(c: Mapping[str, Json]) -> str:
 def _claims(c: Mapping[str, Json]) -> str:
     if not (told := claimed(c)):
         return ""
-    rows = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in told)
     return (
         "<h2>Claims</h2><p>A claim holds if the 95 % interval of its figure says so (seeds resampled; for scores also tasks; for "
-        'the band, the mean alone); "no" includes what cannot be told from chance.</p><div class="scroll" tabindex="0" role="region" aria-label="Table of claims"><table><thead><tr>'
-        f'<th scope="col">claim</th><th scope="col">holds</th><th scope="col">measured</th></tr></thead><tbody>{rows}</tbody>'
-        "</table></div>"
+        'the band, the mean alone); "no" includes what cannot be told from chance.</p>'
+        f"{table('Table of claims', ('claim', 'holds', 'measured'), told)}"
     )
 
 
 def _table(c: Mapping[str, Json]) -> str:
     shown = columns(c)
-    head = "".join(f'<th scope="col">{escape(x.head)}</th>' for x in shown)
-    rows = "".join(
-        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(x.cell(arm))}</td>" for x in shown)}</tr>'
-        for name, arm in c["arms"].items()
-    )
-    return (
-        f'<h2>Table</h2><div class="scroll" tabindex="0" role="region" aria-label="Table of arms"><table><thead><tr>'
-        f'<th scope="col">arm</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>'
-    )
+    rows = [[name, *(x.cell(arm) for x in shown)] for name, arm in c["arms"].items()]
+    return f"<h2>Table</h2>{table('Table of arms', ['arm', *(x.head for x in shown)], rows)}"
