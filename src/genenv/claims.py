@@ -37,8 +37,10 @@ def claims(arms: Mapping[str, Json], rounds: int) -> list[dict[str, Json]]:
     """All claims, from the figures of a suite's arms, as JSON."""
     found = [
         _better(arms, "paper", "random", "+12.3 % relative in the paper"),
-        _fewer_never_solved(arms),
+        _fewer_never_solved(arms, "paper", "20.3 % in the paper"),
         _in_the_band(arms, "paper", rounds),
+        _better(arms, "genenv", "random"),
+        _fewer_never_solved(arms, "genenv"),
         _in_the_band(arms, "genenv", rounds),
         _better(arms, "genenv", "paper"),
         _fewer_rollouts(arms),
@@ -58,8 +60,12 @@ def _common(arms: Mapping[str, Json], one: str, other: str) -> list[int]:
     return both if len(both) >= SEEDS else []
 
 
+def _in_brackets(published: str) -> str:
+    return f" ({published})" if published else ""
+
+
 def _better(arms: Mapping[str, Json], one: str, other: str, published: str = "") -> Claim:
-    text = f"{one} has a higher final held-out score than {other}" + (f" ({published})" if published else "")
+    text = f"{one} has a higher final held-out score than {other}" + _in_brackets(published)
     if not (seeds := _common(arms, one, other)):
         return Claim(text)
     d = arms[one]["against"][other]
@@ -71,11 +77,11 @@ def _better(arms: Mapping[str, Json], one: str, other: str, published: str = "")
     return Claim(text, d["low"] > 0, f"{figures}, {len(seeds)} seeds")
 
 
-def _fewer_never_solved(arms: Mapping[str, Json]) -> Claim:
-    text = f"paper leaves at least {FEWER:.0%} fewer tasks never solved than random (20.3 % in the paper)"
-    if not (seeds := _common(arms, "paper", "random")):
+def _fewer_never_solved(arms: Mapping[str, Json], one: str, published: str = "") -> Claim:
+    text = f"{one} leaves at least {100 * FEWER:.0f} % fewer tasks never solved than random" + _in_brackets(published)
+    if not (seeds := _common(arms, one, "random")):
         return Claim(text)
-    ours, theirs = (_rows(arms[n], arms[n]["never_solved_by_seed"], seeds) for n in ("paper", "random"))
+    ours, theirs = (_rows(arms[n], arms[n]["never_solved_by_seed"], seeds) for n in (one, "random"))
     if not (np.isfinite(ours + theirs).all() and theirs.mean()):
         return Claim(text)
     low, high = percentiles(resampled(ours - (1.0 - FEWER) * theirs))  # no ratio: a resample may have none unsolved
@@ -98,7 +104,7 @@ def _in_the_band(arms: Mapping[str, Json], name: str, rounds: int) -> Claim:
 
 
 def _fewer_rollouts(arms: Mapping[str, Json]) -> Claim:
-    text = f"genenv has the final score of paper after at most {SAVED:.0%} of its rollouts"
+    text = f"genenv has the final score of paper after at most {100 * SAVED:.0f} % of its rollouts"
     if not (seeds := _common(arms, "genenv", "paper")):
         return Claim(text)
     ours, theirs = (arms[n]["heldout"] for n in ("genenv", "paper"))
