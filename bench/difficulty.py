@@ -1,12 +1,13 @@
-"""How much of the difficulty within a family a specification gives away: what a simulator could learn from success at best.
+"""How much of the difficulty within a family a linear model foresees from specifications: at least so much could be learned.
 
     python bench/difficulty.py RUN RUN ... [--ridge 20] [--common 20]
 
-Runs of one domain, of at least two seeds. A fresh task's success, minus the mean of its family in its run's two rounds, is predicted by ridge
-regression from its specification: how often each leaf of the JSON occurs (leaves that at least `--common` tasks have), how many
-leaves are at each place and how long their texts are. Runs of one seed, which share tasks, are predicted from those of the
-others. Printed is the share of the variance that this explains, of all and of what is left without the binomial noise of the
-few attempts.
+Runs of one domain, of at least two seeds, without two that are alike and without sets of tasks that other seeds have too. A
+fresh task's success, minus the mean of its family in its run's two rounds, is predicted by ridge regression from its
+specification: how often each leaf of the JSON occurs (leaves that at least `--common` tasks have), how many leaves are at each place
+and how long their texts are. Runs of one seed, which share tasks, are predicted from those of the others. Printed is the share
+of the variance that this explains, of all and of what is left without the binomial noise of the few attempts. Orders, rare
+leaves and combinations are not seen.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from statistics import fmean
 
 import numpy as np
 
+from genenv.analysis import solved
 from genenv.store import Store
 from genenv.types import Json
 
@@ -56,18 +58,17 @@ def main() -> None:
     specs, success, noise, seeds, cells = [], [], [], [], []
     for run in options.runs:
         store = Store.read(run)
-        families = {task.id: (task.family, task.spec) for task in store.tried()}
+        written = {task.id: task.spec for task in store.tried()}
         for group in store.all_attempts():
-            scored = [s >= 1.0 for s in group.scores if s is not None]
+            scored = solved(group.scores)
             if group.replayed or len(scored) < 2:
                 continue
-            family, spec = families[group.task_id]
             p = fmean(scored)
-            specs.append(features(spec))
+            specs.append(features(written[group.task_id]))
             success.append(p)
             noise.append(p * (1.0 - p) / (len(scored) - 1))
             seeds.append(store.config.seed)
-            cells.append((str(run), family, (group.round - 1) // WINDOW))
+            cells.append((str(run), group.family, (group.round - 1) // WINDOW))
         store.close()
     if len(set(seeds)) < 2:
         parser.error("expected runs of at least two seeds: each is predicted from the others")
@@ -88,9 +89,10 @@ def main() -> None:
         weights_F = np.linalg.solve(x.T @ x + options.ridge * np.eye(len(columns)), x.T @ y_T[others])
         told_T[~others] = x_TF[~others] @ weights_F
     freedom = len(y_T) - len(number)
-    variance, chance = float(y_T @ y_T) / freedom, fmean(noise)
+    variance = float(y_T @ y_T) / freedom
+    chance = float(np.array(noise) @ (1.0 - 1.0 / size_C[cell_T])) / freedom
     explained = 1.0 - float(((y_T - told_T) ** 2).sum() / (y_T @ y_T))
-    print(f"{len(y_T)} tasks of {len(options.runs)} runs and {len(set(seeds))} seeds, {len(columns)} features")
+    print(f"{len(y_T)} groups of {len(options.runs)} runs and {len(set(seeds))} seeds, {len(columns)} features")
     print(f"variance within families {variance:.4f}, of it chance {chance / variance:.2f}")
     print(
         f"explained by the specification: {explained:.3f} of all, {explained / (1.0 - chance / variance):.3f} without chance"

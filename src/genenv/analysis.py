@@ -133,13 +133,18 @@ def scored_again(
 # -- what difficulty depends on ----------------------------------------------------------------------------------
 
 
+ALIKE = 1e-12
+"""A variance below this is rounding."""
+
+
 @dataclass(frozen=True)
 class Spread:
     """What the variance of success among the fresh tasks of a round consists of: shares that add up to 1.
 
     `family` is what the task's family explains, which the draw of families controls; `within` is how tasks of one family
-    differ, which only the simulator controls; `chance` is what the few attempts at a task add. All are estimated without
-    bias, so that a small share can come out negative. Intervals are over rounds, 95 %.
+    differ, which only the simulator controls; `chance` is what the few attempts at a task add. They are estimates that can
+    come out negative where a share is small. Intervals, 95 %, are over runs, or over rounds where there are fewer than
+    three runs; rounds of a run are not independent, so that those are too narrow.
     """
 
     tasks: int
@@ -152,43 +157,63 @@ class Spread:
 def spread(runs: Iterable[Iterable[Attempts]], rng: np.random.Generator) -> Spread | None:
     """From the fresh groups of some runs; None if no family had two tasks in a round, or if all tasks were alike.
 
-    Tasks are compared within their round only, so that the agent is the same to all of them. The mean squared difference
-    of two tasks is twice their variance, with that of chance in it, p (1 - p) / (n - 1) for a task of n attempts.
+    Tasks are compared within their round only, so that the agent is the same to all of them, and chance is
+    p (1 - p) / (n - 1) for a task of n attempts. The variance within a family is that of the pairs of its tasks in all rounds;
+    families count by their tasks, those that never had two in a round not at all.
     """
     rounds: dict[tuple[int, int], dict[str, list[tuple[int, ...]]]] = {}
     for run, attempts in enumerate(runs):
         for group in attempts:
             if not group.replayed and len(scores := solved(group.scores)) >= 2:
                 rounds.setdefault((run, group.round), {}).setdefault(group.family, []).append(scores)
-    rows = []
-    for families in rounds.values():
+    rounds = {key: families for key, families in rounds.items() if sum(map(len, families.values())) > 1}
+    names = sorted({name for families in rounds.values() for name in families})
+    several = len({run for run, _ in rounds}) >= 3
+    units: dict[tuple[int, ...], NDArray[np.float64]] = {}
+    for (run, number), families in rounds.items():
         everything = [scores for of in families.values() for scores in of]
-        parts = [_squares([fmean(s) for s in of]) for of in families.values()]
         noise = sum(fmean(s) * (1.0 - fmean(s)) / (len(s) - 1) for s in everything)
-        within = [sum(column) for column in zip(*parts, strict=True)]
-        rows.append([*_squares([fmean(s) for s in everything]), *within, noise, len(everything)])
-    sums_RC = np.array(rows, dtype=float).reshape(-1, 6)
-    total = sums_RC.sum(axis=0)
-    if not total[0] or not total[3]:
+        parts = [(*_squares([fmean(s) for s in families.get(n, [])]), len(families.get(n, []))) for n in names]
+        row = np.array([*_squares([fmean(s) for s in everything]), noise, len(everything), *np.ravel(parts)])
+        unit = (run,) if several else (run, number)
+        units[unit] = units.get(unit, 0.0) + row
+    if not units:
         return None
-    drawn_BR = rng.multinomial(len(sums_RC), np.full(len(sums_RC), 1.0 / len(sums_RC)), size=RESAMPLES)
-    drawn_BC = drawn_BR @ sums_RC
-    drawn_BC = drawn_BC[(drawn_BC[:, 0] > 0) & (drawn_BC[:, 3] > 0)]
-    shares_3, shares_B3 = _shares(total[None])[0], _shares(drawn_BC)
+    sums_UC = np.stack(list(units.values()))
+    (total,) = _variances(sums_UC.sum(axis=0)[None])
+    if np.isnan(total).any() or total[0] < ALIKE:
+        return None
+    drawn_BU = rng.multinomial(len(sums_UC), np.full(len(sums_UC), 1.0 / len(sums_UC)), size=RESAMPLES)
+    drawn_B3 = _variances(drawn_BU @ sums_UC)
+    drawn_B3 = drawn_B3[~np.isnan(drawn_B3).any(axis=1) & (drawn_B3[:, 0] >= ALIKE)]
+    shares_3, shares_B3 = _shares(total[None])[0], _shares(drawn_B3)
     low_3, high_3 = np.quantile(shares_B3, [0.025, 0.975], axis=0)
     means = [Mean(*map(float, bounds)) for bounds in zip(shares_3, low_3, high_3, strict=True)]
-    return Spread(int(total[5]), float(total[0] / total[1]), *means)
+    return Spread(int(sums_UC[:, 3].sum()), float(total[0]), *means)
 
 
 def _squares(values: Sequence[float]) -> tuple[float, int]:
     """The sum of squared distances from the mean, and its degrees of freedom."""
-    return sum((v - fmean(values)) ** 2 for v in values), len(values) - 1
+    return sum((v - fmean(values)) ** 2 for v in values), max(0, len(values) - 1)
 
 
-def _shares(sums_BC: NDArray[np.float64]) -> NDArray[np.float64]:
-    """[B, 3]: family, within, chance, from squares and their degrees of freedom in all and within, chance, and tasks."""
-    whole_B, inside_B, chance_B = (sums_BC[:, i] / sums_BC[:, i + 1] for i in (0, 2, 4))
-    return np.stack([whole_B - inside_B, inside_B - chance_B, chance_B], axis=1) / whole_B[:, None]
+def _variances(sums_BC: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[B, 3]: in all, within families, of chance; NaN where nothing tells. `sums_BC` holds squares and degrees of freedom in
+    all, chance and tasks, then squares, degrees of freedom and tasks of each family."""
+    squares_BF, freedom_BF, tasks_BF = (sums_BC[:, i::3] for i in (4, 5, 6))
+    tasks_BF = tasks_BF * (freedom_BF > 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        family_BF = np.where(freedom_BF > 0, squares_BF / freedom_BF, 0.0)
+        within_B = (tasks_BF * family_BF).sum(axis=1) / tasks_BF.sum(axis=1)
+        return np.stack([sums_BC[:, 0] / sums_BC[:, 1], within_B, sums_BC[:, 2] / sums_BC[:, 3]], axis=1)
+
+
+def _shares(variances_B3: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[B, 3]: family, within, chance."""
+    whole_B, inside_B, chance_B = variances_B3.T
+    parts_B3 = np.stack([whole_B - inside_B, inside_B - chance_B, chance_B], axis=1)
+    shares_B3: NDArray[np.float64] = parts_B3 / whole_B[:, None]
+    return shares_B3
 
 
 # -- recovery ----------------------------------------------------------------------------------------------------

@@ -265,7 +265,7 @@ RECIPES: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
 def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
     """Read a file, apply `a.b=c` overrides. Raises InputError naming file, section and key.
 
-    Files that it names are looked for beside it; those that an override names, in the working directory.
+    The files of its section domain are looked for beside it; those that an override names, in the working directory.
     """
     raw = anchored(read_raw(path), path.parent)
     for override in overrides:
@@ -274,11 +274,11 @@ def load_config(path: Path, overrides: Sequence[str] = ()) -> Config:
 
 
 def anchored(raw: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """`raw` with the files of its section domain as absolute paths, so that a run can be resumed from anywhere."""
+    """`raw` with the files of its section domain as absolute paths: a run's copy of them does not hang on where it is read."""
     domain = raw.get("domain")
     if not isinstance(domain, Mapping):
         return dict(raw)  # a wrong type is for the validation to say
-    files = {k: str((folder / domain[k]).absolute()) for k in DOMAIN_FILES if isinstance(domain.get(k), str)}
+    files = {k: str((folder / domain[k]).resolve()) for k in DOMAIN_FILES if isinstance(domain.get(k), str)}
     return merge(raw, {"domain": files})
 
 

@@ -98,7 +98,9 @@ def load_suite(path: Path) -> Suite:
         suite = Suite.model_validate(raw)
     except ValidationError as error:
         raise InputError(f"{path}: {explain(error, Suite)}") from None
-    return suite.model_copy(update={"base": path.parent / suite.base, "set": anchored(suite.set, path.parent)})
+    here = path.parent
+    arms = {name: anchored(own, here) for name, own in suite.arm.items()}
+    return suite.model_copy(update={"base": here / suite.base, "set": anchored(suite.set, here), "arm": arms})
 
 
 def runs_of(suite: Suite, folder: Path) -> list[Run]:

@@ -182,7 +182,7 @@ def test_a_suite_that_is_ended_takes_its_runs_with_it(
 
 def test_nothing_starts_in_a_suite_that_was_ended(live: list[subprocess.Popen]) -> None:
     processes = _Processes()
-    first = processes.start([sys.executable, "-c", "input()"])
+    first = processes.start([sys.executable, "-c", "import signal; signal.pause()"])
     assert first is not None
     processes.end()
     assert processes.start([sys.executable, "-c", ""]) is None

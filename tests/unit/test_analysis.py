@@ -135,12 +135,30 @@ def test_spread_of_difficulty_by_hand():
     # the same tasks in another round of another run are compared among themselves; a lone task with none
     again = [attempts(2, f"{a.task_id}2", *a.scores, family=a.family) for a in run[:5]]
     more = spread([run, again, [attempts(1, "g", 0.0, 0.0, family="x")]], rng())
-    assert (more.tasks, more.variance) == (9, pytest.approx(0.6875 / 3))
-    assert more.family.value == found.family.value
-    assert more.chance.value == pytest.approx(0.5 / 9 * 3 / 0.6875)
+    assert (more.tasks, more.variance) == (8, pytest.approx(0.6875 / 3))
+    assert (more.family.value, more.chance.value) == pytest.approx((found.family.value, found.chance.value))
     assert spread([[attempts(1, "a", 1.0, 0.0), attempts(1, "b", 1.0, 1.0, family="g")]], rng()) is None
     assert spread([[attempts(1, "a", 0.0, 0.0), attempts(1, "b", 0.0, 0.0)]], rng()) is None
+    sevenths = [attempts(1, f"t{i}", *[1.0] * 3, *[0.0] * 4) for i in range(11)]
+    assert spread([sevenths], rng()) is None  # its variance is rounding
     assert spread([], rng()) is None
+
+
+def test_spread_counts_families_by_their_tasks_not_by_their_pairs():
+    """An easy family without any spread beside rare ones, mostly alone in their round, whose tasks differ by 0.6."""
+    draw = np.random.default_rng(3)
+    runs = [[] for _ in range(5)]
+    for number in range(1500):
+        for i, pick in enumerate(draw.random(8)):
+            p = 1.0 if pick < 0.8 else 0.2 if draw.random() < 0.5 else 0.8
+            family = "easy" if pick < 0.8 else f"rare {int(20 * (pick - 0.8))}"
+            scores = (draw.random(8) < p).astype(float)
+            runs[number % 5].append(attempts(number, f"{number} {i}", *scores, family=family))
+    found = spread(runs, rng())
+    # 0.2 of 0.09 is within, 0.2 of 0.16 / 8 chance, 0.16 of 0.25 between
+    whole = 0.2 * 0.09 + 0.2 * 0.02 + 0.16 * 0.25
+    for part, truth in ((found.family, 0.04), (found.within, 0.018), (found.chance, 0.004)):
+        assert part.value == pytest.approx(truth / whole, abs=0.03)
 
 
 def test_spread_tells_families_tasks_and_luck_apart():
