@@ -93,6 +93,14 @@ def test_the_shipped_suites_have_equal_rollouts(
     assert shapes == {rollouts}
 
 
+def test_files_are_looked_for_beside_the_suite_wherever_it_names_them(tmp_path: Path) -> None:
+    text = (CONFIGS / "suite_multihop_qa.toml").read_text("utf-8").replace('base = "', f'base = "{CONFIGS}/')
+    path = tmp_path / "suite.toml"
+    path.write_text(f'{text}\n[arm.genenv.domain]\nseeds = "seeds_multihop_qa_hard.jsonl"\n', "utf-8")
+    files = {r.config.domain.seeds for r in runs_of(load_suite(path), tmp_path / "out")}
+    assert files == {(tmp_path / "seeds_multihop_qa_hard.jsonl").resolve()}
+
+
 def test_the_recipes_own_arm_is_that_of_the_suite_it_is_changed_in(tmp_path: Path) -> None:
     """So that runs of one suite may be copied to the other."""
     for name in ("tool_use", "multihop_qa"):
