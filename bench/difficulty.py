@@ -20,7 +20,7 @@ from statistics import fmean
 
 import numpy as np
 
-from genenv.analysis import solved
+from genenv.analysis import chance_variance, solved
 from genenv.store import Store
 from genenv.types import Json
 
@@ -63,10 +63,9 @@ def main() -> None:
             scored = solved(group.scores)
             if group.replayed or len(scored) < 2:
                 continue
-            p = fmean(scored)
             specs.append(features(written[group.task_id]))
-            success.append(p)
-            noise.append(p * (1.0 - p) / (len(scored) - 1))
+            success.append(fmean(scored))
+            noise.append(chance_variance(scored))
             seeds.append(store.config.seed)
             cells.append((str(run), group.family, (group.round - 1) // WINDOW))
         store.close()

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from statistics import fmean
 
 import numpy as np
-from numpy.typing import NDArray
 
+from genenv import theory
 from genenv._figures import BAND, WINDOW
 from genenv.domains.base import Playable
 from genenv.engines.base import Policy
@@ -24,7 +24,7 @@ from genenv.pools import MIN_LAG
 from genenv.rewards import SOLVED, empirical_success
 from genenv.rollouts import PlayConfig, play
 from genenv.store import Attempts, Store
-from genenv.theory import RESAMPLES, Mean, bootstrap
+from genenv.theory import RESAMPLES, Floats, Mean, bootstrap
 from genenv.types import Json, derive_seed
 
 BINS = ("under 20 %", "20-40 %", "40-60 %", "60-80 %", "over 80 %")
@@ -169,11 +169,11 @@ def spread(runs: Iterable[Iterable[Attempts]], rng: np.random.Generator) -> Spre
     rounds = {key: families for key, families in rounds.items() if sum(map(len, families.values())) > 1}
     names = sorted({name for families in rounds.values() for name in families})
     several = len({run for run, _ in rounds}) >= 3
-    units: dict[tuple[int, ...], NDArray[np.float64]] = {}
+    units: dict[tuple[int, ...], Floats] = {}
     for (run, number), families in rounds.items():
         everything = [scores for of in families.values() for scores in of]
-        noise = sum(fmean(s) * (1.0 - fmean(s)) / (len(s) - 1) for s in everything)
-        parts = [(*_squares([fmean(s) for s in families.get(n, [])]), len(families.get(n, []))) for n in names]
+        noise = sum(map(chance_variance, everything))
+        parts = [(*_squares([fmean(s) for s in of]), len(of)) for of in (families.get(n, []) for n in names)]
         row = np.array([*_squares([fmean(s) for s in everything]), noise, len(everything), *np.ravel(parts)])
         unit = (run,) if several else (run, number)
         units[unit] = units.get(unit, 0.0) + row
@@ -192,12 +192,17 @@ def spread(runs: Iterable[Iterable[Attempts]], rng: np.random.Generator) -> Spre
     return Spread(int(sums_UC[:, 3].sum()), float(total[0]), *means)
 
 
+def chance_variance(attempts: Sequence[int]) -> float:
+    """Unbiased variance of the mean of n >= 2 attempts, each 1 or 0: that of one attempt, over n."""
+    return theory.spread(np.array(attempts, dtype=float)) / len(attempts)
+
+
 def _squares(values: Sequence[float]) -> tuple[float, int]:
     """The sum of squared distances from the mean, and its degrees of freedom."""
     return sum((v - fmean(values)) ** 2 for v in values), max(0, len(values) - 1)
 
 
-def _variances(sums_BC: NDArray[np.float64]) -> NDArray[np.float64]:
+def _variances(sums_BC: Floats) -> Floats:
     """[B, 3]: in all, within families, of chance; NaN where nothing tells. `sums_BC` holds squares and degrees of freedom in
     all, chance and tasks, then squares, degrees of freedom and tasks of each family."""
     squares_BF, freedom_BF, tasks_BF = (sums_BC[:, i::3] for i in (4, 5, 6))
@@ -208,11 +213,11 @@ def _variances(sums_BC: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.stack([sums_BC[:, 0] / sums_BC[:, 1], within_B, sums_BC[:, 2] / sums_BC[:, 3]], axis=1)
 
 
-def _shares(variances_B3: NDArray[np.float64]) -> NDArray[np.float64]:
+def _shares(variances_B3: Floats) -> Floats:
     """[B, 3]: family, within, chance."""
     whole_B, inside_B, chance_B = variances_B3.T
     parts_B3 = np.stack([whole_B - inside_B, inside_B - chance_B, chance_B], axis=1)
-    shares_B3: NDArray[np.float64] = parts_B3 / whole_B[:, None]
+    shares_B3: Floats = parts_B3 / whole_B[:, None]
     return shares_B3
 
 
