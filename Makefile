@@ -11,11 +11,11 @@ SKYRL  := $(VENV)-skyrl
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install -c constraints.txt -e .
+	$(PIP) install -c constraints.txt -e '.[local]'
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(PIP) install -c constraints.txt -e '.[dev,sandbox,tensorboard,travel,plots]'
+	$(PIP) install -c constraints.txt -e '.[dev,local,sandbox,tensorboard,travel,plots]'
 	$(PIP) install --no-deps bfcl-eval==2026.3.23 mpmath==1.3.0
 	touch $@
 
@@ -26,7 +26,7 @@ $(VENV)/.installed-alfworld: $(VENV)/.installed-dev
 	touch $@
 
 demo: $(VENV)/.installed
-	$(BIN)/genenv train configs/demo.toml --run-dir runs/demo
+	$(BIN)/genenv train demo --run-dir runs/demo
 
 test: $(VENV)/.installed-dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest

@@ -20,9 +20,9 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-from genenv.benchmarks.alfworld import SPLITS, Alfworld
+from genenv.benchmarks.alfworld.benchmark import SPLITS, Alfworld
 from genenv.benchmarks.base import Result
-from genenv.types import Score, Task
+from genenv.contracts.types import Score, Task
 
 BLOCK = 20
 

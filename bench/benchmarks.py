@@ -16,8 +16,8 @@ from collections.abc import Callable
 
 from genenv.benchmarks import make_benchmark
 from genenv.benchmarks.base import Result
-from genenv.errors import InputError
-from genenv.types import Json, Task
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Json, Task
 
 
 def api_bank(task: Task) -> Json:

@@ -11,7 +11,7 @@ import argparse
 import statistics
 import time
 
-from genenv.benchmarks.bfcl import Bfcl
+from genenv.benchmarks.bfcl.benchmark import Bfcl
 
 GOAL = 10.0
 """Seconds for all samples."""

@@ -20,9 +20,9 @@ from statistics import fmean
 
 import numpy as np
 
-from genenv.analysis import chance_variance, solved
-from genenv.store import Store
-from genenv.types import Json
+from genenv.contracts.types import Json
+from genenv.runs.store import Store
+from genenv.studies.analysis import chance_variance, solved
 
 WINDOW = 2
 """Rounds in which the agent counts as the same."""

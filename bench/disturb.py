@@ -14,11 +14,11 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from genenv.analysis import recovery
-from genenv.coevolve import CoEvolution
-from genenv.config import load_config
+from genenv.config.load import load_config
+from genenv.contracts.types import Json
+from genenv.loop.coevolve import CoEvolution
 from genenv.session import new_run
-from genenv.types import Json
+from genenv.studies.analysis import recovery
 
 
 def disturbed_run(

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from genenv.engines.base import AdamParams, Loss
-from genenv.engines.local import LocalEngine
+from genenv.contracts.engine import AdamParams, Loss
+from genenv.contracts.types import Datum, Group, Message, Sample, SampleRequest, Score, Task, Trajectory, derive_seed
+from genenv.engines.local.engine import LocalEngine
+from genenv.loop.updates import grpo_data, with_kl
 from genenv.models import resolve
-from genenv.types import Datum, Group, Message, Sample, SampleRequest, Score, Task, Trajectory, derive_seed
-from genenv.updates import grpo_data, with_kl
 
 GROUP = 8
 KL = 0.001

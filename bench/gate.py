@@ -15,9 +15,9 @@ import resource
 import statistics
 import time
 
-from genenv.domains.tool_use import ToolUse
-from genenv.gate import Gate
-from genenv.near import Known, fingerprint, signature
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.loop.gate import Gate
+from genenv.loop.near import Known, fingerprint, signature
 
 WORDS = [f"{a}{b}" for a in ("ba", "ke", "li", "mo", "nu", "ra", "se", "ti", "vo", "zu") for b in "bdfgklmnprstvz"]
 

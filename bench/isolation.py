@@ -7,10 +7,10 @@ import sys
 import time
 from pathlib import Path
 
+from genenv.contracts.domain import Domain, released
 from genenv.domains import own
-from genenv.domains.base import Domain, released
 from genenv.domains.isolated import Isolated
-from genenv.parsing import Call, format_tool_calls
+from genenv.reading.parsing import Call, format_tool_calls
 
 EPISODES, TURNS = 200, 20
 FOLDER = Path(__file__).parents[1] / "examples" / "web_shop"

@@ -15,12 +15,12 @@ import sys
 
 import numpy as np
 
-from genenv.config import EngineConfig
-from genenv.engines.base import CACHE_FACTOR, AdamParams, Loss
-from genenv.memory import Precision, Sampling, Training, sampling_bytes, standing, training_bytes
-from genenv.models.shapes import shape_of
+from genenv.config.sections import EngineConfig
+from genenv.contracts.engine import CACHE_FACTOR, AdamParams, Loss
+from genenv.contracts.types import Datum, SampleRequest
+from genenv.planning.memory import Precision, Sampling, Training, sampling_bytes, standing, training_bytes
+from genenv.planning.shapes import shape_of
 from genenv.session import make_engine
-from genenv.types import Datum, SampleRequest
 
 GROUP = 8
 LENGTH = 256

@@ -9,10 +9,10 @@ from collections import Counter
 
 from reasoning_gym.factory import DATASETS
 
-from genenv.domains.base import SpecError, released
-from genenv.domains.reasoning_gym import REFUSED, ReasoningGym
-from genenv.gate import Gate
-from genenv.types import derive_seed
+from genenv.contracts.domain import SpecError, released
+from genenv.contracts.types import derive_seed
+from genenv.domains.reasoning_gym.domain import REFUSED, ReasoningGym
+from genenv.loop.gate import Gate
 
 TIMEOUT = 10.0
 

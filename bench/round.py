@@ -19,10 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from genenv.coevolve import CoEvolution
-from genenv.config import Config, load_config
-from genenv.pools import Pool
-from genenv.report import write_report
+from genenv.config.load import load_config
+from genenv.config.sections import Config
+from genenv.loop.coevolve import CoEvolution
+from genenv.loop.pools import Pool
+from genenv.reports.run_page import write_report
 from genenv.session import new_run
 
 DEMO = Path(__file__).parent.parent / "configs" / "demo.toml"
@@ -59,8 +60,9 @@ def overhead(rounds: int, threads: int) -> None:
         run = game(config, folder)
         spent: dict[str, float] = defaultdict(float)
         clocked(run.gate, "admit", spent, "gate")
-        for name in ("commit_round", "save_checkpoint", "first_success"):
+        for name in ("commit_round", "first_success"):
             clocked(run.store, name, spent, "store")
+        clocked(run.store.checkpoints, "save", spent, "store")
         start = time.perf_counter()
         run.run()
         total = time.perf_counter() - start

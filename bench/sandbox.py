@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from genenv.sandbox import Backend, Sandbox
+from genenv.sandbox.pool import Backend, Sandbox
 
 CHECKERS = {
     "short": "def check(answer):\n    return answer.strip() == '42'\n",

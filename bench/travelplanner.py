@@ -19,8 +19,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from genenv.benchmarks._travel_data import load_tables
-from genenv.benchmarks.travelplanner import TravelPlanner
+from genenv.benchmarks.travelplanner.benchmark import TravelPlanner
+from genenv.benchmarks.travelplanner.data import load_tables
 
 
 def score(data: Path, plans: Path, runs: int) -> None:

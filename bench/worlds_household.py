@@ -28,13 +28,13 @@ sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "scripts")]
 import house_oracle  # noqa: E402
 from base_text_household import edited  # noqa: E402
 
-from genenv.domains._household_seeds import random_spec  # noqa: E402
-from genenv.domains._household_things import OBJECTS, PLACES  # noqa: E402
-from genenv.domains._household_world import FAMILIES  # noqa: E402
-from genenv.domains.base import SpecError  # noqa: E402
-from genenv.domains.household import Household  # noqa: E402
-from genenv.gate import Gate  # noqa: E402
-from genenv.types import Json  # noqa: E402
+from genenv.contracts.domain import SpecError  # noqa: E402
+from genenv.contracts.types import Json  # noqa: E402
+from genenv.domains.household.domain import Household  # noqa: E402
+from genenv.domains.household.seeds import random_spec  # noqa: E402
+from genenv.domains.household.things import OBJECTS, PLACES  # noqa: E402
+from genenv.domains.household.world import FAMILIES  # noqa: E402
+from genenv.loop.gate import Gate  # noqa: E402
 
 BROKEN = 0.25
 

@@ -19,11 +19,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
-from genenv.domains._qa_facts import RELATIONS, TRAIN
-from genenv.domains.base import SpecError
-from genenv.domains.multihop_qa import MultihopQa
-from genenv.gate import Gate
-from genenv.types import Json, Task
+from genenv.contracts.domain import SpecError
+from genenv.contracts.types import Json, Task
+from genenv.domains.multihop_qa.domain import MultihopQa
+from genenv.domains.multihop_qa.facts import RELATIONS, TRAIN
+from genenv.loop.gate import Gate
 
 KEYWORD = re.compile(
     r"\b(?:birthplace|employer|teacher|doctor|school|author|publisher|director|studio|novel|founder|seat|country|mayor|river|"

@@ -21,11 +21,11 @@ ROOT = Path(__file__).parents[1]
 # before this folder, whose alfworld.py is not the package
 sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "tests" / "unit"), str(ROOT / "bench")]
 
-from genenv.config import build_config  # noqa: E402
-from genenv.gate import Gate  # noqa: E402
+from genenv.config.load import build_config  # noqa: E402
+from genenv.contracts.types import Direction, Task, derive_seed  # noqa: E402
+from genenv.loop.gate import Gate  # noqa: E402
+from genenv.loop.simulator import Order, write  # noqa: E402
 from genenv.session import make_domain, make_engine  # noqa: E402
-from genenv.simulator import Order, write  # noqa: E402
-from genenv.types import Direction, Task, derive_seed  # noqa: E402
 
 BATCH = 100
 OPTIONS = {"travel": {"days": [3], "plan": "compact"}}

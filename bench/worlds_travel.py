@@ -17,14 +17,14 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from genenv.domains._travel_solver import cheapest_trip
-from genenv.domains._travel_spec import TravelSpec
-from genenv.domains._travel_trip import NoTrip
-from genenv.domains._travel_world import Size
-from genenv.domains.base import SpecError
-from genenv.domains.travel import Travel
-from genenv.gate import Gate
-from genenv.types import Json
+from genenv.contracts.domain import SpecError
+from genenv.contracts.types import Json
+from genenv.domains.travel.domain import Travel
+from genenv.domains.travel.solver import cheapest_trip
+from genenv.domains.travel.spec import TravelSpec
+from genenv.domains.travel.trip import NoTrip
+from genenv.domains.travel.world import Size
+from genenv.loop.gate import Gate
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit"))
 from travel_oracle import cheapest_by_trying, second_verdict

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 from typer.testing import CliRunner
 
-from genenv.cli import app
-from genenv.config import Config
+from genenv.cli.app import app
+from genenv.config.sections import Config
 
 DOCS = Path(__file__).parent
 MARK = "<!-- generated below -->\n"

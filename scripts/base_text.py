@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from genenv.types import Chat, Message
+from genenv.contracts.types import Chat, Message
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from collections.abc import Callable, Iterator
 
 from base_text import Example, Turn
 
-from genenv.domains._household_seeds import known, random_spec
-from genenv.domains._household_things import OBJECTS, OPENABLE
-from genenv.domains._household_world import CHANGES, FAMILIES, LAMP, MAX_KIND, Action, Goal, World, parse
-from genenv.domains.base import SpecError
-from genenv.domains.household import Household
-from genenv.types import Chat, Json, Score, Seed
+from genenv.contracts.domain import SpecError
+from genenv.contracts.types import Chat, Json, Score, Seed
+from genenv.domains.household.domain import Household
+from genenv.domains.household.seeds import known, random_spec
+from genenv.domains.household.things import OBJECTS, OPENABLE
+from genenv.domains.household.world import CHANGES, FAMILIES, LAMP, MAX_KIND, Action, Goal, World, parse
 
 AGENT = 0.7
 EDIT = 1 / 3
@@ -340,7 +340,7 @@ def frequent_words(encode: Callable[[str], list[int]], count: int, seed: int, mo
 def main() -> None:
     from transformers import AutoTokenizer
 
-    from genenv.chat import ChatFormat
+    from genenv.engines.chat import TemplateFormat
     from genenv.models import TINY, resolve
 
     tokenizer = AutoTokenizer.from_pretrained(resolve(TINY))
@@ -349,7 +349,7 @@ def main() -> None:
         return list(tokenizer.encode(word, add_special_tokens=False))
 
     costs = {word: len(encode(word)) for word in WORDS}
-    chat = ChatFormat(tokenizer)
+    chat = TemplateFormat(tokenizer)
     domain, rng = Household(), random.Random(0)
     won: dict[str, list[list[bool]]] = defaultdict(list)
     for do, family in FAMILIES.items():

@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from base_text import Example, Turn
 
 from genenv.benchmarks.bamboogle import TURNS
-from genenv.domains._qa_facts import FROM, RELATIONS, TRAIN, Names, names, read
-from genenv.domains._qa_facts import WORDS as NAME_WORDS
-from genenv.domains.base import SpecError
-from genenv.domains.multihop_qa import MultihopQa, answer_turn, search_call
-from genenv.types import Chat, Direction, Json, Seed, Task
+from genenv.contracts.domain import SpecError
+from genenv.contracts.types import Chat, Direction, Json, Seed, Task
+from genenv.domains.multihop_qa.domain import MultihopQa, answer_turn, search_call
+from genenv.domains.multihop_qa.facts import FROM, RELATIONS, TRAIN, Names, names, read
+from genenv.domains.multihop_qa.facts import WORDS as NAME_WORDS
 
 SIMULATOR = 0.3
 EDITS = 1 / 3

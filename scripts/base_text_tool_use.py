@@ -17,12 +17,13 @@ from collections.abc import Iterator
 
 from base_text import Example, Turn
 
-from genenv.domains.base import SpecError
-from genenv.domains.catalogue import builtin_catalogue
-from genenv.domains.functions import Function, random_value
-from genenv.domains.tool_use import MAX_CALLS, ToolUse
-from genenv.parsing import Call, format_tool_calls
-from genenv.types import Chat, Json, Seed
+from genenv.contracts.domain import SpecError
+from genenv.contracts.types import Chat, Json, Seed
+from genenv.domains.tool_use.catalogue import builtin_catalogue
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.domains.tool_use.functions import Function, random_value
+from genenv.domains.tool_use.spec import MAX_CALLS
+from genenv.reading.parsing import Call, format_tool_calls
 
 WORDS: tuple[str, ...] = ()
 """The vocabulary is trained on this text: no word has to be added to it."""

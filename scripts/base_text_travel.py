@@ -20,15 +20,15 @@ from typing import Any
 
 from base_text import Example, Turn
 
-from genenv.benchmarks._travel_rules import SEATS, Query
-from genenv.benchmarks._travel_tables import Flight, Place, Restaurant, Room
-from genenv.domains._travel_spec import LIMITS, MAX_PEOPLE, SLACK
-from genenv.domains._travel_trip import allows, nightly
-from genenv.domains._travel_world import NAMES, Names, Size, World, made_up_name
-from genenv.domains.base import SpecError
-from genenv.domains.travel import Travel
-from genenv.parsing import Call, format_tool_calls
-from genenv.types import Chat, Json, Message, Seed, Task
+from genenv.benchmarks.travelplanner.plan import SEATS, Query
+from genenv.benchmarks.travelplanner.tables import Flight, Place, Restaurant, Room
+from genenv.contracts.domain import SpecError
+from genenv.contracts.types import Chat, Json, Message, Seed, Task
+from genenv.domains.travel.domain import Travel
+from genenv.domains.travel.spec import LIMITS, MAX_PEOPLE, SLACK
+from genenv.domains.travel.trip import allows, nightly
+from genenv.domains.travel.world import NAMES, Names, Size, World, made_up_name
+from genenv.reading.parsing import Call, format_tool_calls
 
 SIMULATOR = 0.3
 EDITS = 1 / 3

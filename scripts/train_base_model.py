@@ -25,8 +25,9 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 from torch import Tensor
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from genenv.chat import ChatFormat
-from genenv.types import Chat
+from genenv.contracts.engine import ChatFormat
+from genenv.contracts.types import Chat
+from genenv.engines.chat import TemplateFormat
 
 VOCABULARY = 2048
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<tool_call>", "</tool_call>", "<tools>", "</tools>",
@@ -173,7 +174,7 @@ def train(text: Any, start: Path | None, out: Path, tokens: float, budget: int, 
         tokenizer = extended_tokenizer(start, template, text.WORDS)
         model, scale = extended_model(start, tokenizer), 0.5
     tokenizer.save_pretrained(out)
-    chat = ChatFormat(tokenizer)
+    chat = TemplateFormat(tokenizer)
     matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
     others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
     optimizers = [

@@ -9,14 +9,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from genenv.chat import ChatFormat
-from genenv.domains.base import SpecError, Step
-from genenv.engines.base import AdamParams, Player
+from genenv.contracts.domain import SpecError, Step
+from genenv.contracts.engine import AdamParams, ChatFormat, Player
+from genenv.contracts.types import Chat, Direction, Json, Message, Score, Seed, Task
 from genenv.engines.scripted import ScriptedPolicy
-from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task
 
 if TYPE_CHECKING:
-    from genenv.engines.local import LocalEngine  # imports torch, which scripted players do without
+    from genenv.engines.local.engine import LocalEngine  # imports torch, which scripted players do without
 
 LEVELS = range(10)
 

@@ -7,7 +7,7 @@ import os
 from planted import Levels, guess, write
 
 from genenv import session
-from genenv.cli import app
+from genenv.cli.app import app
 from genenv.engines.scripted import ScriptedEngine
 
 

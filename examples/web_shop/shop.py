@@ -5,10 +5,10 @@ from typing import Literal, get_args
 
 from pydantic import Field
 
-from genenv.domains.base import SpecError
+from genenv.contracts.domain import SpecError
+from genenv.contracts.types import Json
 from genenv.domains.helpers import Spec, ToolDomain, World
-from genenv.parsing import Call
-from genenv.types import Json
+from genenv.reading.parsing import Call
 
 Kind = Literal["lamp", "mug", "chair", "clock", "scarf", "kettle", "pillow", "basket"]
 Coupon = Literal["SPRING", "VIP"]

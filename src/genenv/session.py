@@ -5,26 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from genenv.coevolve import CoEvolution, Progress, fitting
-from genenv.config import Config, DomainConfig, EngineConfig, ServerConfig
-from genenv.domains.base import Domain
+from genenv.config.sections import Config, DomainConfig, EngineConfig, ServerConfig
+from genenv.contracts.domain import Domain
+from genenv.contracts.engine import Engine
+from genenv.contracts.errors import InputError, need
+from genenv.contracts.types import Seed, derive_seed
 from genenv.domains.isolated import Isolated
 from genenv.domains.own import load
 from genenv.domains.python_checker import PythonChecker
-from genenv.domains.tool_use import ToolUse
-from genenv.engines.base import Engine
+from genenv.domains.tool_use.domain import ToolUse
 from genenv.engines.openai import OpenAIPolicy, Taught
-from genenv.errors import InputError
-from genenv.gate import Gate
+from genenv.loop.coevolve import CoEvolution
+from genenv.loop.game import Progress, fitting
+from genenv.loop.gate import Gate
+from genenv.loop.seeds import load_seeds
 from genenv.models import resolve
-from genenv.seeds import load_seeds
-from genenv.store import Store
-from genenv.types import Seed, derive_seed
+from genenv.runs.store import Store
 
 WORLDS: Mapping[str, str] = {
-    "household": "genenv.domains.household:Household",
-    "multihop_qa": "genenv.domains.multihop_qa:MultihopQa",
-    "travel": "genenv.domains.travel:Travel",
+    "household": "genenv.domains.household.domain:Household",
+    "multihop_qa": "genenv.domains.multihop_qa.domain:MultihopQa",
+    "travel": "genenv.domains.travel.domain:Travel",
 }
 
 
@@ -34,7 +35,7 @@ def make_domain(config: DomainConfig) -> Domain:
         domain = load(config.name, config.options)
         return Isolated(domain, config.name, config.options, config.timeout) if config.timeout else domain
     if config.name == "reasoning_gym":
-        return load("genenv.domains.reasoning_gym:ReasoningGym", {**config.options, "timeout": config.timeout})
+        return load("genenv.domains.reasoning_gym.domain:ReasoningGym", {**config.options, "timeout": config.timeout})
     if config.name in WORLDS:
         return load(WORLDS[config.name], config.options)
     if config.name == "python_checker":
@@ -104,7 +105,8 @@ def make_players(config: Config, progress: Progress) -> Engine:
 
 
 def _local_engine(config: EngineConfig, seed: int) -> Engine:
-    from genenv.engines.local import LocalEngine  # torch takes seconds to import
+    need("local", "a model in this process", "torch", "transformers", "peft", "safetensors", "llguidance")
+    from genenv.engines.local.engine import LocalEngine  # torch takes seconds to import
 
     return LocalEngine(
         resolve(config.model),
@@ -118,8 +120,9 @@ def _local_engine(config: EngineConfig, seed: int) -> Engine:
 
 
 def _tinker_engine(config: EngineConfig, seed: int) -> Engine:
-    from genenv.engines._tinker_server import connect
-    from genenv.engines.tinker import LORA_ALPHA, TinkerEngine
+    need("tinker", "engine.kind = 'tinker'", "tinker", "torch", "transformers")
+    from genenv.engines.tinker.engine import LORA_ALPHA, TinkerEngine
+    from genenv.engines.tinker.server import connect
 
     if config.lora_alpha != LORA_ALPHA:
         raise InputError(

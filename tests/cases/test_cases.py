@@ -26,25 +26,28 @@ from planted import Levels
 from random_tokens import random_tokenizer
 from typer.testing import CliRunner, Result
 
-from genenv import cli, session
-from genenv.chat import ChatFormat
-from genenv.config import Config
-from genenv.domains.base import Step
-from genenv.domains.functions import Function
+from genenv import session
+from genenv.cli import app as cli
+from genenv.config.sections import Config
+from genenv.contracts.domain import Step
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Candidate, Chat, Datum, Message, Sample, Score, Task, Verdict
 from genenv.domains.python_checker import PythonChecker
-from genenv.domains.tool_use import ToolUse
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.domains.tool_use.functions import Function
+from genenv.engines.chat import TemplateFormat
 from genenv.engines.scripted import ScriptedEngine
-from genenv.errors import InputError
-from genenv.gate import Gate
-from genenv.matching import exact_match
-from genenv.parsing import Call, boxed_answer, format_tool_calls
-from genenv.pools import Pools
-from genenv.rewards import alpha_curriculum_reward, empirical_success, without_ends
-from genenv.rollouts import PlayConfig, play
-from genenv.sandbox import Limits, Outcome, Sandbox
-from genenv.store import CandidateRecord, Store
-from genenv.types import Candidate, Chat, Datum, Message, Sample, Score, Task, Verdict
-from genenv.updates import group_advantages, k3, k3_weight, rwr_data, with_kl
+from genenv.grading.text import exact_match
+from genenv.loop.gate import Gate
+from genenv.loop.pools import Pools
+from genenv.loop.rewards import alpha_curriculum_reward, empirical_success, without_ends
+from genenv.loop.rollouts import PlayConfig, play
+from genenv.loop.updates import group_advantages, k3, k3_weight, rwr_data, with_kl
+from genenv.reading.parsing import Call, boxed_answer, format_tool_calls
+from genenv.runs.records import CandidateRecord
+from genenv.runs.store import Store
+from genenv.sandbox.outcome import Limits, Outcome
+from genenv.sandbox.pool import Sandbox
 
 needs_monty = pytest.mark.skipif(
     importlib.util.find_spec("pydantic_monty") is None, reason="pydantic-monty (extra sandbox) is not installed"
@@ -313,8 +316,8 @@ def test_c12_the_reward_at_the_ends(tmp_path: Path) -> None:
     assert [round(alpha_curriculum_reward(k / 8), 5) for k in (0, 2, 4, 8)] == [0.60653, 0.88250, 1.0, 0.60653]
     assert [round(alpha_curriculum_reward(p, 0.3), 5) for p in (0, 1)] == [0.83527, 0.37531]
     # what cannot be parsed is no task that nobody solves: it has neither success nor reward nor weight
-    from genenv.coevolve import CoEvolution
-    from genenv.config import build_config
+    from genenv.config.load import build_config
+    from genenv.loop.coevolve import CoEvolution
 
     raw = {"rounds": 1, "simulator": {"tasks": 4}, "eval": {"tasks": 0}}
     engine = ScriptedEngine(lambda p, s: "no", lambda p, s: "garbage")
@@ -411,8 +414,8 @@ def test_c15_nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 STEPS = """
 import json, random, sys
-from genenv.pools import Pools
-from genenv.types import derive_seed
+from genenv.loop.pools import Pools
+from genenv.contracts.types import derive_seed
 state, start, end = json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 pools = Pools.from_state(state)
 random.random()
@@ -475,11 +478,11 @@ def test_c17_a_checkpoint_asked_for_by_name(scripted: None, tmp_path: Path) -> N
     assert call("train", tmp_path / "c.toml", "--run-dir", tmp_path / "run").exit_code == 0
     (tmp_path / "run" / "checkpoints" / "round_000002" / "pools.json").write_bytes(b"")
     with closing(Store.read(tmp_path / "run")) as store:
-        assert store.checkpoint(1).name == "round_000001"
+        assert store.checkpoints.of_round(1).name == "round_000001"
         with pytest.raises(InputError, match=r"round_000002 .* is damaged: pools.json has been changed or cut"):
-            store.checkpoint(2)
+            store.checkpoints.of_round(2)
         with pytest.raises(InputError, match="has no checkpoint of round 12, only of 1, 2"):
-            store.checkpoint(12)
+            store.checkpoints.of_round(12)
 
 
 # -- command line and configuration --------------------------------------------------------------------------------
@@ -521,11 +524,11 @@ def test_c19_a_template_without_a_system_role(template: str) -> None:
     tokenizer = random_tokenizer()
     tokenizer.chat_template = template
     system, user = Message("system", "Reply with one <tool_call> only. MARK-7Q"), Message("user", "time in UTC?")
-    text = ChatFormat(tokenizer).render(Chat((system, user)))
+    text = TemplateFormat(tokenizer).render(Chat((system, user)))
     assert text.count("MARK-7Q") == text.count("time in UTC?") == 1
     tokenizer.chat_template = None
     with pytest.raises(InputError, match="no chat template"):
-        ChatFormat(tokenizer)
+        TemplateFormat(tokenizer)
 
 
 # -- evaluation ----------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ rollouts = 1
 
 
 def genenv(*arguments: object, check: bool = True) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from genenv.cli import app; app()", *map(str, arguments)]
+    command = [sys.executable, "-c", "from genenv.cli.app import app; app()", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=check, timeout=300)
 
 
@@ -65,7 +65,7 @@ def test_a_run_killed_in_mid_round_resumes_exactly(whole: Path, tmp_path: Path) 
     """SIGKILL as soon as the first round is reported, that is within the second."""
     (tmp_path / "small.toml").write_text(SMALL)
     run = tmp_path / "run"
-    command = [sys.executable, "-c", "from genenv.cli import app; app()", "train", str(tmp_path / "small.toml")]
+    command = [sys.executable, "-c", "from genenv.cli.app import app; app()", "train", str(tmp_path / "small.toml")]
     process = subprocess.Popen(
         [*command, "--run-dir", str(run)], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from genenv.cli import app
-from genenv.store import Store
+from genenv.cli.app import app
+from genenv.runs.store import Store
 
 ROOT = Path(__file__).parents[2]
 SMALL = (

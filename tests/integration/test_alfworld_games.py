@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from genenv.benchmarks import alfworld, alfworld_games
-from genenv.benchmarks.alfworld import Alfworld
-from genenv.benchmarks.alfworld_games import STEPS
+from genenv.benchmarks.alfworld import benchmark as alfworld
+from genenv.benchmarks.alfworld import games as alfworld_games
+from genenv.benchmarks.alfworld.benchmark import Alfworld
+from genenv.benchmarks.alfworld.games import STEPS
 
 DATA = Path(os.environ.get("GENENV_DATA") or Path(__file__).parents[3] / "shared" / "data") / "alfworld"
 NO_WORKER = "genenv.benchmarks.no_worker"
@@ -33,7 +34,7 @@ import textworld
 from textworld.envs.pddl import PddlEnv
 from alfworld.agents.environment.alfred_tw_env import AlfredDemangler
 from alfworld.info import ALFRED_TWL2_PATH
-from genenv.benchmarks._alfworld_worker import upgraded
+from genenv.benchmarks.alfworld.worker import upgraded
 path, *commands = sys.argv[1:]  # the engine overwrites them
 text = open(ALFRED_TWL2_PATH).read()
 game = AlfredDemangler(PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True)))

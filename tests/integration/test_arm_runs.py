@@ -13,12 +13,12 @@ from planted import guess as agent
 from planted import write as simulator
 from test_run import everything
 
-from genenv.arms import ARMS, arm_config
-from genenv.coevolve import CoEvolution
-from genenv.config import Config
+from genenv.config.sections import Config
+from genenv.contracts.types import Json
 from genenv.engines.scripted import ScriptedEngine
-from genenv.store import Store
-from genenv.types import Json
+from genenv.loop.coevolve import CoEvolution
+from genenv.runs.store import Store
+from genenv.studies.arms import ARMS, arm_config
 
 BASE = {
     "rounds": 5,
@@ -82,7 +82,7 @@ def test_a_privileged_set_leaves_out_the_tasks_of_the_evaluation(tmp_path: Path)
             own = super().heldout(count, seed)
             return own if count == 3 else [*super().heldout(3, EVALUATION), *own[3:]]
 
-    from genenv.types import derive_seed
+    from genenv.contracts.types import derive_seed
 
     EVALUATION = derive_seed("heldout")
     with closing(Store.create(tmp_path / "run", arm("teacher_x1.8"))) as store:

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from test_cli import call, refused, song
 
-from genenv import files, session
-from genenv.domains.tool_use import ToolUse
+from genenv import session
+from genenv.cli.terminal import failure
+from genenv.contracts.types import derive_seed
+from genenv.domains.tool_use.domain import ToolUse
 from genenv.engines.scripted import ScriptedEngine
-from genenv.store import Store
-from genenv.terminal import failure
-from genenv.types import derive_seed
+from genenv.reading import records as files
+from genenv.runs.checkpoints import Checkpoints
+from genenv.runs.store import Store
 
 
 def failed(*arguments: object) -> str:
@@ -53,8 +55,8 @@ def test_a_disk_that_is_full_at_the_start_leaves_nothing(
     [
         ("commit_round", OSError(28, "No space left on device")),
         ("commit_round", sqlite3.OperationalError("database or disk is full")),
-        ("save_checkpoint", OSError(28, "No space left on device")),
-        ("save_checkpoint", RuntimeError("a library: No space left on device")),
+        ("save", OSError(28, "No space left on device")),
+        ("save", RuntimeError("a library: No space left on device")),
     ],
 )
 def test_a_disk_that_fills_up_costs_one_round(
@@ -67,14 +69,14 @@ def test_a_disk_that_fills_up_costs_one_round(
 ) -> None:
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
-        if where == "save_checkpoint":
-            original = Store.save_checkpoint
+        if where == "save":
+            original = Checkpoints.save
 
             def full(folder: Path) -> None:
                 (folder / "part").write_text("x")
                 raise error
 
-            patch.setattr(Store, where, lambda self, n, write: original(self, n, full if n == 2 else write))
+            patch.setattr(Checkpoints, where, lambda self, n, write: original(self, n, full if n == 2 else write))
         else:
             commit = Store.commit_round
 
@@ -164,7 +166,7 @@ def test_separators_of_unicode_do_not_end_a_record(tmp_path: Path) -> None:
 
 def test_huge_records_are_skipped_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_RECORD", 500)
-    monkeypatch.setattr("genenv.scoring.MAX_RECORD", 500)
+    monkeypatch.setattr("genenv.evaluation.own_files.MAX_RECORD", 500)
     path = write(tmp_path / "t.jsonl", GOOD + b"\n" + json.dumps(song("x" * 5000)).encode() + b"\n" + GOOD + b"\n")
     result = call("gate", "tool_use", path)
     assert [x.split("\t")[1] for x in result.stdout.splitlines()] == ["admitted", "too_long", "duplicate"]

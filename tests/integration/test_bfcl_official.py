@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from genenv.benchmarks import bfcl
 from genenv.benchmarks.base import Result
-from genenv.benchmarks.bfcl import CATEGORIES, INSTALL, Bfcl, Turns, load
-from genenv.parsing import Call, format_tool_calls
-from genenv.types import Json, Score, Task
+from genenv.benchmarks.bfcl import benchmark as bfcl
+from genenv.benchmarks.bfcl.benchmark import CATEGORIES, INSTALL, Bfcl, Turns, load
+from genenv.contracts.types import Json, Score, Task
+from genenv.reading.parsing import Call, format_tool_calls
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(os.environ.get("GENENV_DATA", ROOT.parent / "shared" / "data")) / "bfcl"

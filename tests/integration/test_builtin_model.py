@@ -8,16 +8,16 @@ from statistics import fmean
 
 import pytest
 
-from genenv.config import CurriculumConfig, SimulatorConfig
-from genenv.domains.tool_use import ToolUse
-from genenv.engines.local import LocalEngine
-from genenv.errors import InputError
-from genenv.gate import Gate
+from genenv.config.sections import CurriculumConfig, SimulatorConfig
+from genenv.contracts.errors import InputError
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.engines.local.engine import LocalEngine
+from genenv.loop.gate import Gate
+from genenv.loop.pools import Pools
+from genenv.loop.rollouts import PlayConfig, play
+from genenv.loop.seeds import by_family
+from genenv.loop.simulator import plan, write
 from genenv.models import TINY, resolve
-from genenv.pools import Pools
-from genenv.rollouts import PlayConfig, play
-from genenv.seeds import by_family
-from genenv.simulator import plan, write
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from genenv import cli, session
-from genenv.config import build_config
-from genenv.domains.tool_use import ToolUse
-from genenv.parsing import Call, format_tool_calls
+from genenv import session
+from genenv.cli import app as cli
+from genenv.config.load import build_config
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.reading.parsing import Call, format_tool_calls
 
 runner = CliRunner()
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from test_cli import call, lines, refused
 
-from genenv.benchmarks import evaluate
+from genenv.evaluation import official as evaluate
 
 QUESTIONS = [{"Question": f"What is {i}?", "Answer": f"thing {i}"} for i in range(6)]
 CALL = {"name": "SetTimer", "parameters": {"minutes": "5"}}

@@ -14,9 +14,9 @@ import pytest
 from test_cli import call, refused
 from test_report import Page
 
-from genenv import suite
-from genenv.cli_compare import SuiteDisplay
-from genenv.suite import _Processes, load_suite, play_all, runs_of
+from genenv.cli.compare import SuiteDisplay
+from genenv.studies import suite
+from genenv.studies.suite import _Processes, load_suite, play_all, runs_of
 
 PROGRAM = Path(__file__).parents[1] / "scripted_program.py"
 BASE = """

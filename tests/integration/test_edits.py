@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from planted import Levels
 
-from genenv.coevolve import CoEvolution
-from genenv.config import build_config
-from genenv.domains.base import order_line
-from genenv.edits import changed_fields, outcome
+from genenv.config.load import build_config
+from genenv.contracts.domain import order_line
+from genenv.contracts.types import Chat, Direction, Json, Message, Seed
 from genenv.engines.scripted import ScriptedEngine
-from genenv.store import Store
-from genenv.types import Chat, Direction, Json, Message, Seed
+from genenv.loop.coevolve import CoEvolution
+from genenv.loop.edits import changed_fields, outcome
+from genenv.runs.store import Store
 
 Write = Callable[[dict[str, Json], str, int], dict[str, Json]]
 """(example, wish, seed) -> specification."""

@@ -10,14 +10,14 @@ from contextlib import closing
 
 import pytest
 
-from genenv.benchmarks.alfworld_games import Games
-from genenv.domains._household_engine import House
-from genenv.domains._household_pddl import game
-from genenv.domains._household_planner import plan
-from genenv.domains._household_world import FAMILIES, World, parse
-from genenv.domains.household import Household
-from genenv.gate import Gate
-from genenv.types import Json
+from genenv.benchmarks.alfworld.games import Games
+from genenv.contracts.types import Json
+from genenv.domains.household.domain import Household
+from genenv.domains.household.house import House
+from genenv.domains.household.pddl import game
+from genenv.domains.household.planner import plan
+from genenv.domains.household.world import FAMILIES, World, parse
+from genenv.loop.gate import Gate
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("textworld") is None or importlib.util.find_spec("alfworld") is None,

@@ -16,11 +16,11 @@ import httpx
 import pytest
 from test_cli import call
 
-from genenv.domains.tool_use import ToolUse
+from genenv.contracts.types import Chat, Message, SampleRequest
+from genenv.domains.tool_use.domain import ToolUse
 from genenv.engines.openai import MessageFormat, OpenAIPolicy
 from genenv.models import TINY, resolve
-from genenv.parsing import parse_tool_calls
-from genenv.types import Chat, Message, SampleRequest
+from genenv.reading.parsing import parse_tool_calls
 
 MISSING = [p for p in ("fastapi", "uvicorn", "openai") if importlib.util.find_spec(p) is None]
 pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"transformers serve needs {', '.join(MISSING)}")

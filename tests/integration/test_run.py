@@ -14,13 +14,19 @@ from planted import Levels
 from planted import guess as agent
 from planted import write as simulator
 
-from genenv.coevolve import CoEvolution, Round
-from genenv.config import Config, build_config
-from genenv.domains.tool_use import ToolUse
+from genenv.config.load import build_config
+from genenv.config.sections import Config
+from genenv.contracts.errors import InputError, StaleSampleError
+from genenv.contracts.types import Json
+from genenv.domains.tool_use.domain import ToolUse
 from genenv.engines.scripted import ScriptedEngine
-from genenv.errors import InputError, StaleSampleError
-from genenv.store import Store, checkpoint_fault
-from genenv.types import Json
+from genenv.loop.coevolve import CoEvolution
+from genenv.loop.game import Round
+from genenv.loop.generate import generate
+from genenv.loop.interact import evaluate, interact
+from genenv.loop.train import anchor, update_agent
+from genenv.runs.checkpoints import Checkpoints, checkpoint_fault
+from genenv.runs.store import Store
 
 
 def config(**agent: object) -> Config:
@@ -99,15 +105,15 @@ def test_a_run_killed_at_any_stage_continues_exactly(
     store = Store.create(tmp_path / "killed", config())
     with monkeypatch.context() as patch:
         if stage in ("commit", "checkpoint"):
-            method = {"commit": "commit_round", "checkpoint": "save_checkpoint"}[stage]
-            original = getattr(Store, method)
+            owner, method = {"commit": (Store, "commit_round"), "checkpoint": (Checkpoints, "save")}[stage]
+            original = getattr(owner, method)
 
-            def before(self: Store, number: int, *rest: object) -> None:
+            def before(self: Store | Checkpoints, number: int, *rest: object) -> None:
                 if number == 3:
                     raise Killed
                 original(self, number, *rest)
 
-            patch.setattr(Store, method, before)
+            patch.setattr(owner, method, before)
         with pytest.raises(Killed):
             game(store, kill).run()
     store.close()
@@ -118,7 +124,7 @@ def test_a_run_killed_at_any_stage_continues_exactly(
 
 def test_a_run_killed_before_its_first_checkpoint_starts_over(whole: Store, tmp_path: Path) -> None:
     store = Store.create(tmp_path / "killed", config())
-    game(store)._evaluate(0)
+    evaluate(game(store), 0)
     store.close()
     with closing(Store.resume(tmp_path / "killed")) as store:
         game(store).run(resume=True)
@@ -143,7 +149,7 @@ def test_a_damaged_checkpoint_is_passed_over(whole: Store, damage: str) -> None:
         state.write_bytes(state.read_bytes()[: len(state.read_bytes()) // 2] if damage == "half" else b"")
     expected = everything(whole)
     warnings: list[str] = []
-    found = whole.latest_checkpoint(warnings.append)
+    found = whole.checkpoints.latest(warnings.append)
     assert found is not None
     assert found[0] == 5
     assert "round_000006" in warnings[0]
@@ -158,8 +164,8 @@ def test_a_full_disk_leaves_the_last_checkpoint(whole: Store) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space"):
-        whole.save_checkpoint(7, full)
-    found = whole.latest_checkpoint(pytest.fail)
+        whole.checkpoints.save(7, full)
+    found = whole.checkpoints.latest(pytest.fail)
     assert found is not None
     assert found[0] == 6
     assert not list((whole.folder / "checkpoints").glob(".draft*"))
@@ -218,11 +224,11 @@ def test_unscored_attempts_have_no_part_in_success_or_training(tmp_path: Path) -
 def test_a_stale_sample_is_refused(whole: Store) -> None:
     run = game(whole)
     this = Round(7)
-    run.generate(this)
-    run.interact(this)
+    generate(run, this)
+    interact(run, this)
     run.agent.version += 1
     with pytest.raises(StaleSampleError):
-        run.update_agent(this)
+        update_agent(run, this)
 
 
 def test_the_papers_batch_filter_stops_the_simulators_update(tmp_path: Path) -> None:
@@ -245,7 +251,7 @@ def test_the_simulator_is_anchored_to_seeds_that_answer_their_prompts(tmp_path: 
     engine = ScriptedEngine(lambda p, s: "", lambda p, s: "")
     with closing(Store.create(tmp_path / "run", config())) as store:
         run = CoEvolution(store.config, engine, domain, domain.seeds(40, 0), store, lambda s, f: None)
-        for datum in run._anchor(Round(1), 12):
+        for datum in anchor(run, Round(1), 12):
             prompt = engine.chat.decode(datum.tokens[: datum.prompt_length])
             spec = json.loads(engine.chat.decode(datum.tokens[datum.prompt_length :]))
             declared = {t["function"]["name"] for t in json.loads(prompt.splitlines()[0].removeprefix("tools: "))}

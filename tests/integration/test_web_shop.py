@@ -14,15 +14,15 @@ import pytest
 from typer.testing import CliRunner
 
 from genenv import session
-from genenv.cli import app
-from genenv.config import load_config
+from genenv.cli.app import app
+from genenv.config.load import load_config
+from genenv.contracts.domain import SpecError
+from genenv.contracts.types import Json, Score
 from genenv.domains import own
-from genenv.domains.base import SpecError
 from genenv.engines.scripted import ScriptedEngine
-from genenv.gate import Gate
-from genenv.parsing import Call, format_tool_calls
-from genenv.store import Store
-from genenv.types import Json, Score
+from genenv.loop.gate import Gate
+from genenv.reading.parsing import Call, format_tool_calls
+from genenv.runs.store import Store
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "examples" / "web_shop"

@@ -13,17 +13,18 @@ import torch
 from planted import HalfScripted, Levels
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from genenv import coevolve
-from genenv.chat import ChatFormat
-from genenv.coevolve import CoEvolution
-from genenv.config import Config, build_config
-from genenv.domains.base import Step
-from genenv.engines.base import AdamParams, Loss
-from genenv.engines.local import LocalEngine
-from genenv.rollouts import PlayConfig, play
-from genenv.store import Store
-from genenv.types import Group, Message, Score, Task
-from genenv.updates import grpo_data, rwr_weights, with_kl
+from genenv.config.load import build_config
+from genenv.config.sections import Config
+from genenv.contracts.domain import Step
+from genenv.contracts.engine import AdamParams, Loss
+from genenv.contracts.types import Group, Message, Score, Task
+from genenv.engines.chat import TemplateFormat
+from genenv.engines.local.engine import LocalEngine
+from genenv.loop import train
+from genenv.loop.coevolve import CoEvolution
+from genenv.loop.rollouts import PlayConfig, play
+from genenv.loop.updates import grpo_data, rwr_weights, with_kl
+from genenv.runs.store import Store
 
 
 def local(model: str, seed: int) -> LocalEngine:
@@ -89,7 +90,7 @@ def planted_model(random_model: str, tmp_path_factory: pytest.TempPathFactory) -
     tokenizer = AutoTokenizer.from_pretrained(random_model)
     model = AutoModelForCausalLM.from_pretrained(random_model, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    chat, domain = ChatFormat(tokenizer), Levels()
+    chat, domain = TemplateFormat(tokenizer), Levels()
     for step in range(80):
         rows = []
         for example in domain.seeds(32, step):
@@ -168,7 +169,7 @@ def test_the_papers_regression_prefers_tasks_near_alpha(
                      mixed_only=False)  # fmt: skip
     right = course(planted_model, tmp_path / "right", config, 2.5, 0.0, seed)
     monkeypatch.setattr(
-        coevolve, "rwr_weights", lambda rewards, temperature: rwr_weights([-r for r in rewards], temperature)
+        train, "rwr_weights", lambda rewards, temperature: rwr_weights([-r for r in rewards], temperature)
     )
     wrong = course(planted_model, tmp_path / "wrong", config, 2.5, 0.0, seed)
     assert late(right.reward) > late(wrong.reward) + 0.02

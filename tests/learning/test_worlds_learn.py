@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from statistics import fmean
 
-from genenv.domains.multihop_qa import MultihopQa
-from genenv.engines.base import AdamParams, Loss
-from genenv.engines.local import LocalEngine
+from genenv.contracts.engine import AdamParams, Loss
+from genenv.contracts.types import Group, Task, Trajectory
+from genenv.domains.multihop_qa.domain import MultihopQa
+from genenv.engines.local.engine import LocalEngine
+from genenv.loop.rollouts import PlayConfig, play
+from genenv.loop.updates import grpo_data, has_signal
 from genenv.models import resolve
-from genenv.rollouts import PlayConfig, play
-from genenv.types import Group, Task, Trajectory
-from genenv.updates import grpo_data, has_signal
 
 GROUP = 6
 STEPS = 4

@@ -15,14 +15,15 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 from skyrl_server import SkyRL
 
-from genenv.engines import _tinker_server
-from genenv.engines._tinker_server import connect
-from genenv.engines.base import AdamParams, Loss
-from genenv.engines.local import LocalEngine
-from genenv.engines.tinker import Reduction, TinkerEngine
-from genenv.errors import EngineError, GenEnvError, InputError
+from genenv.contracts.engine import AdamParams, Loss
+from genenv.contracts.errors import EngineError, GenEnvError, InputError
+from genenv.contracts.types import Datum, Json, SampleRequest
+from genenv.engines.local.engine import LocalEngine
+from genenv.engines.tinker import server as _tinker_server
+from genenv.engines.tinker.engine import TinkerEngine
+from genenv.engines.tinker.server import connect
+from genenv.engines.tinker.wire import Reduction
 from genenv.session import resumed_run
-from genenv.types import Datum, Json, SampleRequest
 
 RANK = 8
 CLOSE = 1e-4
@@ -147,7 +148,7 @@ def settings(server: SkyRL) -> dict[str, Json]:
 
 def genenv(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-c", "from genenv.cli import app; app()", *arguments],
+        [sys.executable, "-c", "from genenv.cli.app import app; app()", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

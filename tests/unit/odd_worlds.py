@@ -7,8 +7,8 @@ import sys
 import threading
 from pathlib import Path
 
-from genenv.domains.base import Step
-from genenv.types import Json, Message, Score, Task
+from genenv.contracts.domain import Step
+from genenv.contracts.types import Json, Message, Score, Task
 
 
 class Odd:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from genenv.alarms import alarms, largest_share, usual_variety, variety
+from genenv.loop.alarms import alarms, largest_share, usual_variety, variety
 
 
 def test_variety_by_hand() -> None:

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from genenv.benchmarks import alfworld_games
-from genenv.benchmarks._alfworld_worker import upgraded
-from genenv.benchmarks.alfworld import Alfworld, first_observation
-from genenv.benchmarks.alfworld_games import command
+from genenv.benchmarks.alfworld import games as alfworld_games
+from genenv.benchmarks.alfworld.benchmark import Alfworld, first_observation
+from genenv.benchmarks.alfworld.games import command
+from genenv.benchmarks.alfworld.worker import upgraded
 from genenv.benchmarks.base import Result
-from genenv.domains.base import Step
-from genenv.errors import InputError, MissingExtraError
-from genenv.types import Message, Score, Task
+from genenv.contracts.domain import Step
+from genenv.contracts.errors import InputError, MissingExtraError
+from genenv.contracts.types import Message, Score, Task
 
 PICK, LOOK = "pick_and_place_simple", "look_at_obj_in_light"
 GRAMMAR = 'grammar :: """{"task": [{"rhs": "Your task is to: put a key in box."}]}""";'

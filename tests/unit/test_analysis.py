@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from genenv.analysis import (
+from genenv.runs.records import Attempts
+from genenv.studies.analysis import (
     BINS,
     Recovery,
     Remeasured,
@@ -15,7 +16,6 @@ from genenv.analysis import (
     spread,
     success_bin,
 )
-from genenv.store import Attempts
 
 
 def rng():

@@ -11,8 +11,8 @@ import pytest
 
 from genenv.benchmarks.api_bank import ApiBank, read_bracketed, read_calls
 from genenv.benchmarks.base import Result
-from genenv.errors import InputError
-from genenv.types import Score, Task
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Score, Task
 
 ALARM = {"name": "SetTimer", "parameters": {"minutes": "5", "label": "tea"}}
 AGENDA = {"name": "AddAgenda", "parameters": {"content": "meet the new team", "time": "2023-01-02 10:00:00"}}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from genenv.arms import ARMS, arm_config, fresh_tasks
-from genenv.config import build_config
-from genenv.errors import InputError
-from genenv.sources import groups, quota, turn
-from genenv.types import Message, Task
+from genenv.config.load import build_config
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Message, Task
+from genenv.loop.sources import groups, quota, turn
+from genenv.studies.arms import ARMS, arm_config, fresh_tasks
 
 BASE = {"simulator": {"tasks": 24}, "curriculum": {"family_beta": 48.0}}
 SIZES = {  # fresh tasks a round, replay, size of the set per seed

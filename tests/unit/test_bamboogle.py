@@ -11,10 +11,10 @@ import pytest
 from genenv.benchmarks.bamboogle import Bamboogle, covers, read_answer
 from genenv.benchmarks.base import Result
 from genenv.benchmarks.search import Passages, normalized
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Score, Trajectory
 from genenv.engines.scripted import ScriptedEngine
-from genenv.errors import InputError
-from genenv.rollouts import PlayConfig, play
-from genenv.types import Score, Trajectory
+from genenv.loop.rollouts import PlayConfig, play
 
 QUESTIONS = [
     {"Question": "Where was the author of The Lost Kite born?", "Answer": "the City of Ulm\n"},

@@ -13,13 +13,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from genenv.benchmarks import bfcl
-from genenv.benchmarks._bfcl_worker import literal_call
 from genenv.benchmarks.base import Result
-from genenv.benchmarks.bfcl import AGENT_INSTRUCTIONS, CATEGORIES, DOCUMENTS, Bfcl, Turns, call_text, json_schema, load
-from genenv.errors import InputError
-from genenv.parsing import Call, format_tool_calls
-from genenv.types import Json, Message, Score, Task
+from genenv.benchmarks.bfcl import benchmark as bfcl
+from genenv.benchmarks.bfcl.benchmark import (
+    AGENT_INSTRUCTIONS,
+    CATEGORIES,
+    DOCUMENTS,
+    Bfcl,
+    Turns,
+    call_text,
+    json_schema,
+    load,
+)
+from genenv.benchmarks.bfcl.worker import literal_call
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Json, Message, Score, Task
+from genenv.reading.parsing import Call, format_tool_calls
 
 LAMP = {
     "name": "lamp",

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from random_tokens import random_tokenizer
 
-from genenv.chat import ChatFormat
-from genenv.errors import InputError
-from genenv.types import Chat, Message
+from genenv.contracts.engine import ChatFormat
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Chat, Message
+from genenv.engines.chat import TemplateFormat
 
 SYSTEM, USER = Message("system", "Reply with one <tool_call> only. KEEP-9"), Message("user", "time in UTC?")
 TOOL = {"type": "function", "function": {"name": "get_time", "description": "Time.", "parameters": {"type": "object"}}}
@@ -21,7 +22,7 @@ DROPS = PLAIN.replace("<s>{{", "{% if m.role in ('user', 'assistant') %}<s>{{").
 def chat_format(template: str | None) -> ChatFormat:
     tokenizer = random_tokenizer()
     tokenizer.chat_template = template
-    return ChatFormat(tokenizer)
+    return TemplateFormat(tokenizer)
 
 
 @pytest.mark.parametrize("template", [PLAIN, RAISES, DROPS], ids=["system", "raises", "drops"])
@@ -70,7 +71,7 @@ def test_the_end_of_turn_is_the_templates_not_the_declared_one() -> None:
     tokenizer = random_tokenizer()
     tokenizer.chat_template = PLAIN
     tokenizer.eos_token = "<pad>"
-    assert tokenizer.decode([ChatFormat(tokenizer).eos]) == "<e>"
+    assert tokenizer.decode([TemplateFormat(tokenizer).eos]) == "<e>"
 
 
 def test_decode_drops_the_end_of_turn_and_keeps_other_special_tokens() -> None:

@@ -7,10 +7,10 @@ from argparse import Namespace
 import numpy as np
 import pytest
 
-from genenv.claims import claims
-from genenv.comparison import Finished, final_scores, mean_scores
-from genenv.evidence import resampled
-from genenv.types import Json
+from genenv.contracts.types import Json
+from genenv.studies.claims import claims
+from genenv.studies.comparison import Finished, final_scores, mean_scores
+from genenv.studies.evidence import resampled
 
 ROLLOUTS = [0.0, 100.0, 200.0, 300.0, 400.0]
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from genenv.config import Config, build_config, load_config
-from genenv.errors import InputError
+from genenv.config.load import build_config, load_config
+from genenv.config.sections import Config
+from genenv.contracts.errors import InputError
 
 
 def written(tmp_path: Path, text: str) -> Path:

@@ -10,10 +10,11 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from genenv.engines._packing import batches, loss_terms, pays
-from genenv.engines.base import AdamParams, Loss
-from genenv.engines.local import LocalEngine
-from genenv.types import Chat, Datum, Message, SampleRequest
+from genenv.contracts.engine import AdamParams, Loss
+from genenv.contracts.types import Chat, Datum, Message, SampleRequest
+from genenv.engines.local.engine import LocalEngine
+from genenv.engines.local.packing import batches, pays
+from genenv.engines.losses import loss_terms
 
 
 @pytest.fixture

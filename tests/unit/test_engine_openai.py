@@ -18,19 +18,20 @@ from planted import Levels
 from test_rollouts import TASK, Game
 from test_run import agent
 
-from genenv.coevolve import CoEvolution
-from genenv.config import SimulatorConfig, build_config
-from genenv.domains.tool_use import ToolUse
-from genenv.engines.base import AdamParams, Loss
+from genenv.config.load import build_config
+from genenv.config.sections import SimulatorConfig
+from genenv.contracts.engine import AdamParams, Loss
+from genenv.contracts.errors import EngineError, InputError
+from genenv.contracts.types import Chat, Message, Sample, SampleRequest, Score, Task
+from genenv.domains.tool_use.domain import ToolUse
 from genenv.engines.openai import END, MessageFormat, OpenAIPolicy, Taught
 from genenv.engines.scripted import ScriptedEngine
-from genenv.errors import EngineError, InputError
-from genenv.gate import Gate
-from genenv.parsing import Call, parse_tool_calls
-from genenv.rollouts import PlayConfig, play
-from genenv.simulator import Order, write
-from genenv.store import Store
-from genenv.types import Chat, Message, Sample, SampleRequest, Score, Task
+from genenv.loop.coevolve import CoEvolution
+from genenv.loop.gate import Gate
+from genenv.loop.rollouts import PlayConfig, play
+from genenv.loop.simulator import Order, write
+from genenv.reading.parsing import Call, parse_tool_calls
+from genenv.runs.store import Store
 
 URL = "http://server/v1"
 KEY = "sk-secret-1234"

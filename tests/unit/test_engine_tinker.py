@@ -17,14 +17,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from genenv.config import EngineConfig
-from genenv.engines import _tinker_server
-from genenv.engines._tinker_server import Server, connect
-from genenv.engines.base import AdamParams, Loss
-from genenv.engines.tinker import TinkerEngine, TinkerPolicy, chunks
-from genenv.errors import EngineError, InputError, MissingExtraError
+from genenv.config.sections import EngineConfig
+from genenv.contracts.engine import AdamParams, Loss
+from genenv.contracts.errors import EngineError, InputError, MissingExtraError
+from genenv.contracts.types import Datum, SampleRequest
+from genenv.engines.tinker import server as _tinker_server
+from genenv.engines.tinker.engine import TinkerEngine, TinkerPolicy
+from genenv.engines.tinker.server import Server, connect
+from genenv.engines.tinker.wire import chunks
 from genenv.session import make_engine
-from genenv.types import Datum, SampleRequest
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from genenv.benchmarks import NAMES, evaluate, make_benchmark, table
+from genenv.benchmarks import NAMES, make_benchmark
 from genenv.benchmarks.base import Result, mean_by
-from genenv.benchmarks.evaluate import Options, Player, draw, run, sample_id, score_predictions
-from genenv.domains.base import Step
+from genenv.contracts.domain import Step
+from genenv.contracts.errors import EngineError, InputError
+from genenv.contracts.types import Json, Message, Score, Task
 from genenv.engines.scripted import ScriptedEngine
-from genenv.errors import EngineError, InputError
-from genenv.types import Json, Message, Score, Task
+from genenv.evaluation import official as evaluate
+from genenv.evaluation import table
+from genenv.evaluation.official import Options, Player, draw, run, sample_id, score_predictions
 
 
 class Doubles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from genenv.evidence import band, crossed_interval, rollouts_to, sign_flip
+from genenv.studies.evidence import band, crossed_interval, rollouts_to, sign_flip
 
 
 @pytest.mark.parametrize(

@@ -12,13 +12,13 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from genenv.engines import _fast
-from genenv.engines._decode import BufferedLayer, PlainForward
-from genenv.engines._fast import FastDecoder, supported
-from genenv.engines.base import AdamParams, Loss
-from genenv.engines.local import LocalEngine
-from genenv.errors import InputError
-from genenv.types import Datum, SampleRequest
+from genenv.contracts.engine import AdamParams, Loss
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Datum, SampleRequest
+from genenv.engines.local import fast as _fast
+from genenv.engines.local.decode import BufferedLayer, PlainForward
+from genenv.engines.local.engine import LocalEngine
+from genenv.engines.local.fast import FastDecoder, supported
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 90, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from genenv.domains.base import Step
-from genenv.domains.tool_use import ToolUse
-from genenv.gate import Gate, gives_away
-from genenv.near import digest
-from genenv.types import Candidate, Sample, Score, Task, Verdict
+from genenv.contracts.domain import Step
+from genenv.contracts.types import Candidate, Sample, Score, Task, Verdict
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.loop.gate import Gate, gives_away
+from genenv.loop.near import digest
 
 
 def spec(name: str = "play_song", distractors: tuple[str, ...] = (), **arguments: object) -> dict:
@@ -120,7 +120,7 @@ class Lenient(ToolUse):
 
         class Episode:
             def step(self, text: str) -> object:
-                from genenv.domains.base import Step
+                from genenv.contracts.domain import Step
 
                 kind = "reference" if text == reference else "damaged" if "<tool_call>" in text else "null"
                 return Step(score=Score(scores[kind], ""))

@@ -10,16 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_properties import ANY_TEXT, VALUES, examples
 
-from genenv.domains.base import SpecError
-from genenv.domains.functions import surely_valid
-from genenv.domains.tool_use import ToolUse
-from genenv.gate import REASONS, Gate, gives_away, nonsense
-from genenv.matching import Call, CallMatcher, contains_words
-from genenv.near import Known, fingerprint, normal_form, signature
-from genenv.parsing import parse_json_object
-from genenv.pools import Pool, Pools
-from genenv.types import Candidate, Sample, Verdict
-from genenv.updates import rwr_weights, shared
+from genenv.contracts.domain import SpecError
+from genenv.contracts.types import REASONS, Candidate, Sample, Verdict
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.domains.tool_use.functions import surely_valid
+from genenv.grading.calls import Call, CallMatcher
+from genenv.grading.text import contains_words
+from genenv.loop.gate import Gate, gives_away, nonsense
+from genenv.loop.near import Known, fingerprint, normal_form, signature
+from genenv.loop.pools import Pool, Pools
+from genenv.loop.updates import rwr_weights, shared
+from genenv.reading.parsing import parse_json_object
 
 DOMAIN = ToolUse()
 WRITTEN = ToolUse(request="written")
@@ -159,7 +160,7 @@ def test_what_is_surely_valid_is_valid(schema: dict[str, Any], arguments: dict[s
 def test_the_short_way_to_equality_is_the_long_way(
     schema: dict[str, Any], left: dict[str, Any], right: dict[str, Any]
 ) -> None:
-    from genenv.matching import equal_arguments
+    from genenv.grading.calls import equal_arguments
 
     matched = CallMatcher([Call("f", left)], {"f": schema}).difference([Call("f", right)]) == ""
     assert matched == equal_arguments(left, right, schema)

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from genenv.domains.base import SpecError, Step
+from genenv.contracts.domain import SpecError, Step
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Json, Message, Score
 from genenv.domains.helpers import Spec, ToolDomain, World
-from genenv.errors import InputError
-from genenv.gate import Gate
-from genenv.parsing import Call, format_tool_calls
-from genenv.types import Json, Message, Score
+from genenv.loop.gate import Gate
+from genenv.reading.parsing import Call, format_tool_calls
 
 
 class Sum(Spec):

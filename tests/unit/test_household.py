@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genenv.benchmarks.alfworld_games import INSTRUCTIONS, CommandEpisode
-from genenv.domains._household_engine import House
-from genenv.domains._household_planner import plan
-from genenv.domains._household_seeds import random_spec
-from genenv.domains._household_things import HELDOUT_OBJECTS, HELDOUT_PLACES, OBJECTS, PLACES, ROOMS
-from genenv.domains._household_world import FAMILIES, World, parse
-from genenv.domains.base import SpecError, Step
-from genenv.domains.household import Household
-from genenv.errors import InputError, MissingExtraError
-from genenv.gate import Gate, user_turns
-from genenv.types import Json, Message, Score, Seed
+from genenv.benchmarks.alfworld.games import INSTRUCTIONS, CommandEpisode
+from genenv.contracts.domain import SpecError, Step
+from genenv.contracts.errors import InputError, MissingExtraError
+from genenv.contracts.types import Json, Message, Score, Seed
+from genenv.domains.household.domain import Household
+from genenv.domains.household.house import House
+from genenv.domains.household.planner import plan
+from genenv.domains.household.seeds import random_spec
+from genenv.domains.household.things import HELDOUT_OBJECTS, HELDOUT_PLACES, OBJECTS, PLACES, ROOMS
+from genenv.domains.household.world import FAMILIES, World, parse
+from genenv.loop.gate import Gate, user_turns
 
 KITCHEN: Json = {
     "goal": {"do": "heat", "object": "apple", "to": "countertop"},

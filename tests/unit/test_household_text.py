@@ -12,10 +12,10 @@ from types import ModuleType
 
 import pytest
 
-from genenv.domains._household_things import HELDOUT_OBJECTS, HELDOUT_PLACES
-from genenv.domains._household_world import parse
-from genenv.domains.household import Household
-from genenv.types import Json
+from genenv.contracts.types import Json
+from genenv.domains.household.domain import Household
+from genenv.domains.household.things import HELDOUT_OBJECTS, HELDOUT_PLACES
+from genenv.domains.household.world import parse
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 

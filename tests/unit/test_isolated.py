@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Json, Message, Score, Task
 from genenv.domains import isolated, own
 from genenv.domains.isolated import Isolated
-from genenv.errors import InputError
-from genenv.types import Json, Message, Score, Task
 
 PATH = "odd_worlds:Odd"
 HUNG = Score(None, "environment error: the worker gave no answer within 1 s")

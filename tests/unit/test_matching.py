@@ -8,18 +8,11 @@ from typing import Any
 
 import pytest
 
-from genenv.domains.functions import Function
-from genenv.domains.tool_use import ToolUse
-from genenv.matching import (
-    CallMatcher,
-    equal_arguments,
-    equal_values,
-    exact_match,
-    normalize_text,
-    parse_number,
-    token_f1,
-)
-from genenv.parsing import Call, format_tool_calls
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.domains.tool_use.functions import Function
+from genenv.grading.calls import CallMatcher, equal_arguments, equal_values
+from genenv.grading.text import exact_match, normalize_text, parse_number, token_f1
+from genenv.reading.parsing import Call, format_tool_calls
 
 NUMBER = {"type": "number"}
 INTEGER = {"type": "integer"}

@@ -5,7 +5,16 @@ from itertools import product
 
 import pytest
 
-from genenv.misranking import ESTIMATORS, bound, chances, compare, distance, order, rollouts_by_bound, rollouts_needed
+from genenv.studies.misranking import (
+    ESTIMATORS,
+    bound,
+    chances,
+    compare,
+    distance,
+    order,
+    rollouts_by_bound,
+    rollouts_needed,
+)
 
 HALF, QUARTER = Fraction(1, 2), Fraction(1, 4)
 

@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from test_properties import ANY_TEXT, examples
 
 from genenv.benchmarks.bamboogle import INSTRUCTIONS, SEARCHING, TOOL
-from genenv.domains._qa_facts import ALL, RELATIONS, TRAIN, WORDS, Fact, question, read, sentence
-from genenv.domains.base import SpecError
-from genenv.domains.multihop_qa import SIMULATOR_INSTRUCTIONS, MultihopQa, answer_turn, search_call
-from genenv.errors import InputError
-from genenv.gate import Gate
-from genenv.types import Message, Score, Seed
+from genenv.contracts.domain import SpecError
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Message, Score, Seed
+from genenv.domains.multihop_qa.domain import SIMULATOR_INSTRUCTIONS, MultihopQa, answer_turn, search_call
+from genenv.domains.multihop_qa.facts import ALL, RELATIONS, TRAIN, WORDS, Fact, question, read, sentence
+from genenv.loop.gate import Gate
 
 ROOT = Path(__file__).parents[2]
 DOMAIN = MultihopQa()

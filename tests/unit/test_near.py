@@ -11,8 +11,8 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from genenv.domains.tool_use import ToolUse
-from genenv.near import BANDS, ROWS, THRESHOLD, Known, LeaderIndex, fingerprint, normal_form, signature
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.loop.near import BANDS, ROWS, THRESHOLD, Known, LeaderIndex, fingerprint, normal_form, signature
 
 BASE = "Find a restaurant in Lagos serving greek food for at most 84 euros"
 
@@ -134,7 +134,7 @@ def test_growth_changes_no_answer() -> None:
 
 
 def test_signatures_are_the_same_in_every_process() -> None:
-    code = "from genenv.near import *; f = fingerprint('Play Echoes at 30', ['x']); print(f.request, f.signature.sum())"
+    code = "from genenv.loop.near import *; f = fingerprint('Play Echoes at 30', ['x']); print(f.request, f.signature.sum())"
     runs = {
         subprocess.run(
             [sys.executable, "-c", code], env={**os.environ, "PYTHONHASHSEED": seed}, capture_output=True, check=True

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from genenv.cli import app
-from genenv.domains import openapi
-from genenv.domains.catalogue import read_catalogue
-from genenv.domains.tool_use import ToolUse
-from genenv.errors import InputError
-from genenv.gate import Gate
-from genenv.types import Json
+from genenv.cli.app import app
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Json
+from genenv.domains.tool_use import openapi
+from genenv.domains.tool_use.catalogue import read_catalogue
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.loop.gate import Gate
 
 SHOP: Json = {
     "openapi": "3.0.3",

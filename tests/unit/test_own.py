@@ -11,16 +11,16 @@ from planted import Levels
 from typer.testing import CliRunner
 
 from genenv import session
-from genenv.cli import app
-from genenv.config import build_config
+from genenv.cli.app import app
+from genenv.config.load import build_config
+from genenv.contracts.domain import Domain, released
+from genenv.contracts.errors import InputError
 from genenv.domains import own
-from genenv.domains.base import Domain, released
 from genenv.domains.isolated import Isolated
-from genenv.errors import InputError
 from genenv.session import make_domain
 
 MODULE = """
-from genenv.domains.base import Domain, released
+from genenv.contracts.domain import Domain, released
 
 class Stub(Domain):
     name = "stub"
@@ -91,7 +91,7 @@ def test_classes_functions_and_members(here: Path) -> None:
             "my_field:Half",
             {},
             r"my_field:Half is no domain: it lacks build, direction, episode, heldout, name, perturbed, reference, "
-            r"simulator_chat \(genenv.domains.base.Domain\)",
+            r"simulator_chat \(genenv.contracts.domain.Domain\)",
         ),
     ],
 )

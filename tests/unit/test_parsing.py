@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from genenv.matching import CallMatcher, exact_match
-from genenv.parsing import (
+from genenv.grading.calls import CallMatcher
+from genenv.grading.text import exact_match
+from genenv.reading.parsing import (
     Call,
     Parsed,
     boxed_answer,
@@ -182,7 +183,7 @@ def test_deep_nesting_cannot_end_the_process() -> None:
     """Libraries raise the recursion limit, and the decoder's own recursion would then overflow the stack."""
     code = (
         "import sys; sys.setrecursionlimit(10**6)\n"
-        "from genenv.parsing import parse_tool_calls\n"
+        "from genenv.reading.parsing import parse_tool_calls\n"
         "print(parse_tool_calls('<tool_call>' + '[' * 10**6).error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from genenv import plan as plans
-from genenv.cluster import Layout, command, server_memory
-from genenv.config import Config, EngineConfig, build_config, load_config
-from genenv.devices import Device
-from genenv.errors import InputError
-from genenv.memory import Precision, Sampling, Training, sampling_bytes, standing, training_bytes
-from genenv.models.shapes import PUBLISHED, Shape, parse, shape_of
-from genenv.plan import Lengths, Round, forward, make_plan, rendered, stages
+from genenv.config.load import build_config, load_config
+from genenv.config.sections import Config, EngineConfig
+from genenv.contracts.errors import InputError
+from genenv.planning import plan as plans
+from genenv.planning.cluster import Layout, command, server_memory
+from genenv.planning.devices import Device
+from genenv.planning.memory import Precision, Sampling, Training, sampling_bytes, standing, training_bytes
+from genenv.planning.plan import Lengths, Round, forward, make_plan, rendered, stages
+from genenv.planning.shapes import PUBLISHED, Shape, parse, shape_of
 
 CONFIGS = sorted(p for p in (Path(__file__).parents[2] / "configs").glob("*.toml") if not p.stem.startswith("suite_"))
 SMALL = Shape(width=8, layers=2, heads=2, kv_heads=1, head=4, inner=16, vocabulary=32, tied=True)

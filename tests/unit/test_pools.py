@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from genenv.pools import Gain, Pool, Pools, Posterior, direction
+from genenv.loop.pools import Gain, Pool, Pools, Posterior, direction
 
 
 def filled(count: int) -> Pool:

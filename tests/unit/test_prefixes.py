@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import torch
 
-from genenv.engines import local
-from genenv.engines._decode import FastForward, PlainForward, Prefix, Prefixes
-from genenv.engines.base import AdamParams, Loss
-from genenv.engines.local import LocalEngine
-from genenv.types import Datum, Sample, SampleRequest
+from genenv.contracts.engine import AdamParams, Loss
+from genenv.contracts.types import Datum, Sample, SampleRequest
+from genenv.engines.local import engine as local
+from genenv.engines.local.decode import FastForward, PlainForward, Prefix, Prefixes
+from genenv.engines.local.engine import LocalEngine
 
 FIRST = [SampleRequest((10, 11, 12), (1, 2, 3), 9, keep=True), SampleRequest((9,) * 7, (4,), 9, keep=True)]
 ANSWERS = ((60, 61), (62,), (63, 64, 65, 66), (67, 68, 69))

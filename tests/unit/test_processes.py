@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from genenv.processes import Worker, WorkerError
+from genenv.sandbox.processes import Worker, WorkerError
 
 CODE = """
 import os, sys, time
-from genenv.processes import serve
+from genenv.sandbox.processes import serve
 
 def handle(request):
     print("noise on standard output")

@@ -14,17 +14,10 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from genenv.domains.tool_use import ToolUse
-from genenv.matching import (
-    CallMatcher,
-    equal_arguments,
-    equal_values,
-    exact_match,
-    normalize_text,
-    parse_number,
-    token_f1,
-)
-from genenv.parsing import (
+from genenv.domains.tool_use.domain import ToolUse
+from genenv.grading.calls import CallMatcher, equal_arguments, equal_values
+from genenv.grading.text import exact_match, normalize_text, parse_number, token_f1
+from genenv.reading.parsing import (
     Call,
     Parsed,
     boxed_answer,

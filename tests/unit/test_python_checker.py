@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from genenv.domains.base import SpecError
+from genenv.contracts.domain import SpecError
+from genenv.contracts.errors import InputError, MissingExtraError
+from genenv.contracts.types import Score, Task
 from genenv.domains.python_checker import PythonChecker
-from genenv.errors import InputError, MissingExtraError
-from genenv.sandbox import Limits, Outcome, Sandbox
-from genenv.types import Score, Task
+from genenv.sandbox.outcome import Limits, Outcome
+from genenv.sandbox.pool import Sandbox
 
 SUM = {
     "family": "sums",

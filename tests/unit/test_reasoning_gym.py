@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from genenv.config import build_config
-from genenv.domains import reasoning_gym
-from genenv.domains.base import SpecError, released
-from genenv.domains.reasoning_gym import SEEDS, ReasoningGym, final_answer
-from genenv.errors import InputError, MissingExtraError
-from genenv.gate import Gate
+from genenv.config.load import build_config
+from genenv.contracts.domain import SpecError, released
+from genenv.contracts.errors import InputError, MissingExtraError
+from genenv.contracts.types import Json, Score, Task
+from genenv.domains.reasoning_gym import domain as reasoning_gym
+from genenv.domains.reasoning_gym.domain import SEEDS, ReasoningGym, final_answer
+from genenv.loop.gate import Gate
 from genenv.session import make_domain
-from genenv.types import Json, Score, Task
 
 SUM: Json = {"dataset": "sums", "seed": 7, "levels": {"size": 1}}
 

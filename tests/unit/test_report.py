@@ -6,12 +6,15 @@ from html.parser import HTMLParser
 
 import pytest
 
-from genenv._charts import LONGEST, Bar, Chart, Series, bars, duration, escape, number, percent, ticks_between
-from genenv.config import Config, build_config
-from genenv.errors import InputError
-from genenv.report import in_band_from_round, moving_mean, summary, write_report
-from genenv.store import CandidateRecord, Store
-from genenv.types import Candidate, Group, Message, Sample, Score, Task, Trajectory, Verdict
+from genenv.config.load import build_config
+from genenv.config.sections import Config
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Candidate, Group, Message, Sample, Score, Task, Trajectory, Verdict
+from genenv.reports.charts import LONGEST, Bar, Chart, Series, bars, duration, escape, number, percent, ticks_between
+from genenv.reports.run_page import write_report
+from genenv.runs.records import CandidateRecord
+from genenv.runs.store import Store
+from genenv.runs.summary import in_band_from_round, moving_mean, summary
 
 HOSTILE = (
     "</details></pre><script>alert(1)</script><img src=http://evil.test/x onerror=\"a()\" alt='b'>&amp;$body\x00\u202e"

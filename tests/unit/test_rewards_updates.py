@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from genenv.rewards import PEERS, alpha_curriculum_reward, empirical_success, task_reward, without_ends
-from genenv.types import Candidate, Datum, Group, Message, Sample, Score, Task, Trajectory
-from genenv.updates import (
+from genenv.contracts.types import Candidate, Datum, Group, Message, Sample, Score, Task, Trajectory
+from genenv.loop.rewards import PEERS, alpha_curriculum_reward, empirical_success, task_reward, without_ends
+from genenv.loop.updates import (
     group_advantages,
     grpo_data,
     has_signal,

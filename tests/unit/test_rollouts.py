@@ -7,12 +7,13 @@ from collections.abc import Sequence
 import pytest
 from transformers import AutoTokenizer
 
-from genenv.chat import ChatFormat
-from genenv.domains.base import Step
+from genenv.contracts.domain import Step
+from genenv.contracts.engine import ChatFormat
+from genenv.contracts.types import Message, Sample, SampleRequest, Score, Task
+from genenv.engines.chat import TemplateFormat
 from genenv.engines.scripted import ScriptedEngine
+from genenv.loop.rollouts import PlayConfig, demonstration, play, turns
 from genenv.models import resolve
-from genenv.rollouts import PlayConfig, demonstration, play, turns
-from genenv.types import Message, Sample, SampleRequest, Score, Task
 
 TASK = Task("x", (Message("user", "hi"),), (), None, {})
 EOS = 256
@@ -182,7 +183,7 @@ def test_a_playable_with_a_turn_limit_ends_there_and_keeps_nothing_after() -> No
 
 def test_what_was_sampled_is_what_is_trained_however_it_would_be_tokenised_again() -> None:
     tokenizer = AutoTokenizer.from_pretrained(resolve("builtin:tiny"))
-    chat = ChatFormat(tokenizer)
+    chat = TemplateFormat(tokenizer)
     odd = tuple(i for letter in "look" for i in chat.encode_text(letter))
     assert chat.encode_text("look") != odd
     prompts: list[tuple[int, ...]] = []

@@ -22,9 +22,10 @@ from typing import Any
 
 import pytest
 
-from genenv import sandbox as module
-from genenv.errors import InputError, MissingExtraError
-from genenv.sandbox import Backend, Limits, Outcome, Sandbox, available
+from genenv.contracts.errors import InputError, MissingExtraError
+from genenv.sandbox import bubblewrap
+from genenv.sandbox.outcome import Limits, Outcome
+from genenv.sandbox.pool import Backend, Sandbox, available
 
 needs_bubblewrap = pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap (bwrap) is not installed")
 BOTH = [pytest.param("monty"), pytest.param("bubblewrap", marks=needs_bubblewrap)]
@@ -487,7 +488,7 @@ def test_no_network(cpython: Sandbox, family: str) -> None:
 @needs_bubblewrap
 def test_network_namespace_is_empty(cpython: Sandbox) -> None:
     """The system-call filter is one wall, the namespace another: this looks behind the first."""
-    assert "--unshare-net" in module._command("bwrap", LIMITS)
+    assert "--unshare-net" in bubblewrap._command("bwrap", LIMITS)
 
 
 # -- the same verdict every time -----------------------------------------------------------------------------------
@@ -628,7 +629,7 @@ def test_worker_that_died_in_between_is_replaced(cpython: Sandbox) -> None:
 
 @needs_bubblewrap
 def test_check_that_takes_its_sandbox_down_twice_is_a_crash(monkeypatch: pytest.MonkeyPatch, cpython: Sandbox) -> None:
-    monkeypatch.setattr(module._Worker, "ask", lambda self, request: None)
+    monkeypatch.setattr(bubblewrap.SandboxProcess, "ask", lambda self, request: None)
     assert cpython.check(HONEST, "42").status == "crash"
 
 
@@ -640,7 +641,7 @@ def test_interrupted_check_does_not_answer_the_next(monkeypatch: pytest.MonkeyPa
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(module._Worker, "_receive", interrupted)
+        patch.setattr(bubblewrap.SandboxProcess, "_receive", interrupted)
         with pytest.raises(KeyboardInterrupt):
             cpython.check(HONEST, "42")
     assert cpython.check(HONEST, "43").value == 0.0
@@ -650,7 +651,7 @@ def test_interrupted_check_does_not_answer_the_next(monkeypatch: pytest.MonkeyPa
 def test_hard_limit_below_the_configured_one_is_used_with_one_warning() -> None:
     program = """
 import json, resource, sys, warnings
-from genenv.sandbox import Limits, Sandbox
+from genenv.sandbox.pool import Limits, Sandbox
 resource.setrlimit(resource.RLIMIT_AS, (2**29, 2**29))
 with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
@@ -659,7 +660,7 @@ with warnings.catch_warnings(record=True) as caught:
     for box in boxes: box.close()
 print(json.dumps([values, [str(w.message) for w in caught]]))
 """
-    source = str(Path(module.__file__).parent.parent)
+    source = str(Path(bubblewrap.__file__).parents[2])
     done = subprocess.run(
         [sys.executable, "-c", program],
         capture_output=True,

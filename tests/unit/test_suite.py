@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from genenv.arms import ARMS
-from genenv.config import build_config
-from genenv.domains.multihop_qa import MultihopQa
-from genenv.errors import InputError
-from genenv.seeds import load_seeds
-from genenv.sources import groups
-from genenv.suite import load_suite, runs_of
+from genenv.config.load import build_config
+from genenv.contracts.errors import InputError
+from genenv.domains.multihop_qa.domain import MultihopQa
+from genenv.loop.seeds import load_seeds
+from genenv.loop.sources import groups
+from genenv.studies.arms import ARMS
+from genenv.studies.suite import load_suite, runs_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SUITE = """

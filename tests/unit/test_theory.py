@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from planted import Levels, SkilledAgent
 
-from genenv.chat import ChatFormat
-from genenv.engines.base import Loss
+from genenv.contracts.engine import Loss
+from genenv.contracts.errors import InputError
+from genenv.engines.chat import TemplateFormat
 from genenv.engines.scripted import ByteTokenizer, ScriptedEngine
-from genenv.errors import InputError
-from genenv.rollouts import PlayConfig
-from genenv.theory import (
+from genenv.loop.rollouts import PlayConfig
+from genenv.studies.theory import (
     Signal,
     binned,
     bootstrap,
@@ -103,7 +103,7 @@ class OneLogit(SkilledAgent):
 
 def test_a_policy_with_known_gradients():
     """|E g|^2 = (p (1 - p))^2 and E|g|^2 = p (1 - p) (1 - 3 p (1 - p)) for a single logit."""
-    agent, domain = OneLogit(ChatFormat(ByteTokenizer()), skill=4.5), Levels()
+    agent, domain = OneLogit(TemplateFormat(ByteTokenizer()), skill=4.5), Levels()
     tasks = domain.heldout(150, 0)
     signals = measure(agent, domain, tasks, PlayConfig(24, 40, 1), seed=0)
     assert len(signals) == 150
@@ -123,7 +123,7 @@ def test_a_policy_with_known_gradients():
 
 
 def test_bins_come_from_other_attempts():
-    agent = OneLogit(ChatFormat(ByteTokenizer()), skill=4.5)
+    agent = OneLogit(TemplateFormat(ByteTokenizer()), skill=4.5)
     signals = measure(agent, Levels(), Levels().heldout(10, 0), PlayConfig(24, 40, 1), seed=0)
     assert [s.chance for s in signals] != [s.success for s in signals]
 

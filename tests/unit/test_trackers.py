@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from genenv.config import build_config
-from genenv.errors import MissingExtraError
-from genenv.trackers import flat, open_trackers, require_trackers
+from genenv.config.load import build_config
+from genenv.contracts.errors import MissingExtraError
+from genenv.runs.trackers import flat, open_trackers, require_trackers
 
 
 def test_flat_keeps_numbers_under_dotted_names() -> None:

@@ -20,21 +20,22 @@ from test_properties import ANY_TEXT, examples
 from travel_oracle import cheapest_by_trying, query_in_words, second_verdict
 
 import genenv
-from genenv.benchmarks._travel_rules import PlanError, evaluate, read_plan
-from genenv.benchmarks._travel_tables import Flight, Place, Restaurant, Room
-from genenv.domains import _travel_solver
-from genenv.domains._travel_plan import inexact, official, read_compact, write_compact
-from genenv.domains._travel_solver import cheapest_trip
-from genenv.domains._travel_spec import LIMITS, TravelSpec, request
-from genenv.domains._travel_tools import look_up
-from genenv.domains._travel_trip import NoTrip
-from genenv.domains._travel_world import NAMES, Names, Size, World, make_world
-from genenv.domains.base import SpecError
-from genenv.domains.travel import Travel
-from genenv.errors import InputError, MissingExtraError
-from genenv.gate import Gate
-from genenv.parsing import Call, format_tool_calls
-from genenv.types import Message, Score, Seed
+from genenv.benchmarks.travelplanner.plan import PlanError, read_plan
+from genenv.benchmarks.travelplanner.rules import evaluate
+from genenv.benchmarks.travelplanner.tables import Flight, Place, Restaurant, Room
+from genenv.contracts.domain import SpecError
+from genenv.contracts.errors import InputError, MissingExtraError
+from genenv.contracts.types import Message, Score, Seed
+from genenv.domains.travel import solver as _travel_solver
+from genenv.domains.travel.domain import Travel
+from genenv.domains.travel.plan import inexact, official, read_compact, write_compact
+from genenv.domains.travel.solver import cheapest_trip
+from genenv.domains.travel.spec import LIMITS, TravelSpec, request
+from genenv.domains.travel.tools import look_up
+from genenv.domains.travel.trip import NoTrip
+from genenv.domains.travel.world import NAMES, Names, Size, World, make_world
+from genenv.loop.gate import Gate
+from genenv.reading.parsing import Call, format_tool_calls
 
 COMPACT = Travel(days=(3,), plan="compact")
 OFFICIAL = Travel()

@@ -9,17 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from genenv.benchmarks._travel_rules import (
-    MAX_FIELD,
-    PlanError,
-    Query,
-    cost,
-    evaluate,
-    from_to,
-    hard_checks,
-    read_plan,
-)
-from genenv.benchmarks._travel_tables import (
+from genenv.benchmarks.travelplanner.plan import MAX_FIELD, PlanError, Query, from_to, read_plan
+from genenv.benchmarks.travelplanner.rules import cost, evaluate, hard_checks
+from genenv.benchmarks.travelplanner.tables import (
     Flight,
     Place,
     Restaurant,

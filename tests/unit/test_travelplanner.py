@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import genenv
-from genenv.benchmarks._travel_data import load_queries, load_tables
-from genenv.benchmarks._travel_rules import COMMONSENSE, HARD, Query, evaluate, hard_checks, read_plan
 from genenv.benchmarks.base import Result
-from genenv.benchmarks.travelplanner import TravelPlanner, find_plan
-from genenv.errors import InputError
-from genenv.types import Score
+from genenv.benchmarks.travelplanner.benchmark import TravelPlanner, find_plan
+from genenv.benchmarks.travelplanner.data import load_queries, load_tables
+from genenv.benchmarks.travelplanner.plan import Query, read_plan
+from genenv.benchmarks.travelplanner.rules import COMMONSENSE, HARD, evaluate, hard_checks
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Score
 
 DATA = Path(os.environ.get("GENENV_DATA") or Path(genenv.__file__).parents[3] / "shared" / "data") / "travelplanner"
 needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"no official data in {DATA}")

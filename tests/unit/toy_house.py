@@ -7,9 +7,9 @@ import os
 import threading
 from pathlib import Path
 
-from genenv.benchmarks.alfworld import first_observation
-from genenv.processes import serve
-from genenv.types import Json
+from genenv.benchmarks.alfworld.benchmark import first_observation
+from genenv.contracts.types import Json
+from genenv.sandbox.processes import serve
 
 POSSIBLE = ["look", "open box 1", "shut box 1"]
 

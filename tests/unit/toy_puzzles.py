@@ -6,8 +6,8 @@ import os
 import random
 import threading
 
-from genenv.processes import serve
-from genenv.types import Json, canonical
+from genenv.contracts.types import Json, canonical
+from genenv.sandbox.processes import serve
 
 CURRICULA = {"sums": {"size": ["9", "99", "999"]}, "bad": {"how": ["raise", "hang", "die", "none"]}, "countdown": {}}
 

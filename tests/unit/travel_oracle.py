@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterator
 from itertools import combinations, pairwise, permutations, product
 
-from genenv.benchmarks._travel_rules import Query, evaluate, read_plan
-from genenv.domains._travel_world import World
-from genenv.domains.travel import Travel
-from genenv.types import Json, Task
+from genenv.benchmarks.travelplanner.plan import Query, read_plan
+from genenv.benchmarks.travelplanner.rules import evaluate
+from genenv.contracts.types import Json, Task
+from genenv.domains.travel.domain import Travel
+from genenv.domains.travel.world import World
 
 HEAD = re.compile(
     r"Plan a (\d)-day trip from (\w+) to (?:(\d) cities in )?(\w+) for (?:(one) person|(\d) people)\. Budget: \$(\d+)\."

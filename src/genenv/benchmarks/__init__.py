@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from genenv.benchmarks.base import Benchmark
-from genenv.errors import InputError
+from genenv.contracts.errors import InputError
 
 SPLITS = {"alfworld": ("valid_unseen", "valid_seen", "train"), "travelplanner": ("validation", "train")}
 NAMES = ("alfworld", "api-bank", "bamboogle", "bfcl", "travelplanner")
@@ -25,7 +25,7 @@ def make_benchmark(
         raise InputError(f"{name} has no search tool: passages are for bamboogle")
     match name:
         case "alfworld":
-            from genenv.benchmarks.alfworld import Alfworld
+            from genenv.benchmarks.alfworld.benchmark import Alfworld
 
             return Alfworld(data, split or "valid_unseen")
         case "api-bank":
@@ -38,11 +38,11 @@ def make_benchmark(
 
             return Bamboogle(data, search=Passages.read(passages) if passages else None)
         case "bfcl":
-            from genenv.benchmarks.bfcl import Bfcl
+            from genenv.benchmarks.bfcl.benchmark import Bfcl
 
             return Bfcl(data)
         case "travelplanner":
-            from genenv.benchmarks.travelplanner import TravelPlanner
+            from genenv.benchmarks.travelplanner.benchmark import TravelPlanner
 
             return TravelPlanner(data, "train" if split == "train" else "validation")
     raise InputError(f"benchmark {name}: expected one of {', '.join(NAMES)}")

@@ -20,10 +20,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from genenv.benchmarks.base import Result, data_folder, mean_by
-from genenv.domains.base import Step
-from genenv.errors import InputError
-from genenv.parsing import CLOSE, OPEN, parse_json_object, shorten
-from genenv.types import Json, Message, Score, Task
+from genenv.contracts.domain import Step
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Json, Message, Score, Task
+from genenv.reading.parsing import CLOSE, OPEN, parse_json_object, shorten
 
 HOW = "clone https://github.com/qiancheng0/ToolRL and take its folder benchmarks/API-Bank"
 STRICT_LEVELS = ("level-1", "level-2")

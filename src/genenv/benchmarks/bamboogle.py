@@ -1,7 +1,7 @@
 """Bamboogle: 125 two-hop questions, with or without a search tool. It has no official script.
 
 The answer is what stands in the last `<answer>...</answer>`, else in the last `\\boxed{...}`, else after "Answer:" or alone
-on a single line (`genenv.parsing`), thoughts up to `</think>` left out. It is compared with the gold in three ways:
+on a single line (`genenv.reading.parsing`), thoughts up to `</think>` left out. It is compared with the gold in three ways:
 
 - `em`: equal after lower case, no punctuation, no a/an/the, single spaces (SQuAD's normalisation);
 - `cover_em`, the score: the gold's words stand in the answer, in order and side by side. Published figures come from a
@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from genenv.benchmarks.base import Result, data_folder
 from genenv.benchmarks.search import Search, normalized
-from genenv.domains.base import Step
-from genenv.errors import InputError
-from genenv.parsing import OPEN, boxed_answer, parse_tool_calls, plain_answer, shorten
-from genenv.types import Json, Message, Score, Task
+from genenv.contracts.domain import Step
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Json, Message, Score, Task
+from genenv.reading.parsing import OPEN, boxed_answer, parse_tool_calls, plain_answer, shorten
 
 HOW = "clone https://github.com/qiancheng0/ToolRL and take its folder benchmarks/Bamboogle"
 FILES = ("bamboogle.json", "data.json")

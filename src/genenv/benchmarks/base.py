@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from genenv.domains.base import Playable
-from genenv.errors import InputError
-from genenv.types import Json, Score, StopReason, Task
+from genenv.contracts.domain import Playable
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Json, Score, StopReason, Task
 
 
 @dataclass(frozen=True)

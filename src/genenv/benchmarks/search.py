@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from genenv.errors import InputError
-from genenv.files import read_lines
-from genenv.parsing import parse_json_object
-from genenv.types import content_id
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import content_id
+from genenv.reading.parsing import parse_json_object
+from genenv.reading.records import read_lines
 
 FOUND = 5
 """Passages that one search returns at most."""

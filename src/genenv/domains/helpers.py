@@ -18,10 +18,10 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, validate_call
 
-from genenv.domains.base import SpecError, Step, fault, order_line
-from genenv.errors import InputError
-from genenv.parsing import Call, format_tool_calls, parse_tool_calls, shorten
-from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task, canonical, derive_seed
+from genenv.contracts.domain import SpecError, Step, fault, order_line
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Chat, Direction, Json, Message, Score, Seed, Task, canonical, derive_seed
+from genenv.reading.parsing import Call, format_tool_calls, parse_tool_calls, shorten
 
 AGENT_INSTRUCTIONS = (
     "Do what the user asks for by calling functions, each as "

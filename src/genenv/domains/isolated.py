@@ -19,11 +19,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, fields
 
-from genenv.domains.base import Domain, Episode, Step, release, repeats
+from genenv.contracts.domain import Domain, Episode, Step, release, repeats
+from genenv.contracts.errors import InputError
+from genenv.contracts.types import Chat, Direction, Json, Message, Score, Seed, Task
 from genenv.domains.own import load
-from genenv.errors import InputError
-from genenv.processes import AnswerError, Worker, WorkerError, serve
-from genenv.types import Chat, Direction, Json, Message, Score, Seed, Task
+from genenv.sandbox.processes import AnswerError, Worker, WorkerError, serve
 
 WORKERS = min(4, os.cpu_count() or 1)
 START_TIMEOUT = 120.0

@@ -9,9 +9,9 @@ import sys
 import traceback
 from collections.abc import Mapping
 
-from genenv.domains.base import Domain
-from genenv.errors import GenEnvError, InputError
-from genenv.types import Json
+from genenv.contracts.domain import Domain
+from genenv.contracts.errors import GenEnvError, InputError
+from genenv.contracts.types import Json
 
 MEMBERS = sorted({*Domain.__annotations__, *(n for n in dir(Domain) if not n.startswith("_"))})
 """What a domain has: two attributes and the methods of the protocol."""
@@ -50,7 +50,7 @@ def load(path: str, options: Mapping[str, Json]) -> Domain:
         raise InputError(f"domain.options: {path} refuses {dict(options)}: {_place(error)}") from error
     if missing := [n for n in MEMBERS if not _has(domain, n)]:
         raise InputError(
-            f"domain.name: {path} is no domain: it lacks {', '.join(missing)} (genenv.domains.base.Domain)"
+            f"domain.name: {path} is no domain: it lacks {', '.join(missing)} (genenv.contracts.domain.Domain)"
         )
     return domain
 

@@ -20,12 +20,13 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from genenv.domains.base import SpecError, Step, fault, object_schema, order_line
-from genenv.errors import InputError, MissingExtraError
-from genenv.files import read_lines
-from genenv.parsing import parse_json_object
-from genenv.sandbox import Outcome, Sandbox
-from genenv.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
+from genenv.contracts.domain import SpecError, Step, fault, object_schema, order_line
+from genenv.contracts.errors import InputError, MissingExtraError
+from genenv.contracts.types import Chat, Direction, Json, Message, Origin, Score, Seed, Task
+from genenv.reading.parsing import parse_json_object
+from genenv.reading.records import read_lines
+from genenv.sandbox.outcome import Outcome
+from genenv.sandbox.pool import Sandbox
 
 MAX_PROMPT = 4000
 MAX_REFERENCE = 2000

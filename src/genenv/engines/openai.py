@@ -21,11 +21,11 @@ from typing import NoReturn
 
 import httpx
 
-from genenv.chat import ChatFormat
-from genenv.engines.base import AdamParams, Engine, Loss, Player, Policy
-from genenv.errors import EngineError, InputError
-from genenv.parsing import CLOSE, OPEN
-from genenv.types import Chat, Datum, Json, Message, Role, Sample, SampleRequest
+from genenv.contracts.engine import AdamParams, Engine, Loss, Player, Policy
+from genenv.contracts.errors import EngineError, InputError
+from genenv.contracts.types import Chat, Datum, Json, Message, Role, Sample, SampleRequest
+from genenv.engines.chat import TemplateFormat
+from genenv.reading.parsing import CLOSE, OPEN
 
 END = 256
 BEGIN: Mapping[Role, int] = {"system": 257, "user": 258, "assistant": 259}
@@ -43,7 +43,7 @@ STOPPED = {"stop": True, "tool_calls": True, "function_call": True, "length": Fa
 """Whether the model ended its turn itself, by finish_reason. Any other reason is no answer."""
 
 
-class MessageFormat(ChatFormat):
+class MessageFormat(TemplateFormat):
     """Tokens that stand for messages exactly: a byte of UTF-8 is text, 256 ends a turn, one token per role begins one.
 
     No text can be taken for structure. Tools are declared in the system message and tool results are user turns, which

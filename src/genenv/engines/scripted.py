@@ -11,9 +11,9 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from genenv.chat import ChatFormat
-from genenv.engines.base import AdamParams, Loss, Player, TrainStats
-from genenv.types import Datum, Sample, SampleRequest
+from genenv.contracts.engine import AdamParams, ChatFormat, Loss, Player, TrainStats
+from genenv.contracts.types import Datum, Sample, SampleRequest
+from genenv.engines.chat import TemplateFormat
 
 Respond = Callable[[str, int], str]
 """(prompt text, sample seed) -> what the model writes."""
@@ -79,7 +79,7 @@ class ScriptedEngine:
     """Two scripted policies."""
 
     def __init__(self, agent: Respond, simulator: Respond) -> None:
-        self.chat = ChatFormat(ByteTokenizer())
+        self.chat = TemplateFormat(ByteTokenizer())
         self.model_name = "scripted"
         self.context: int | None = None
         self.concurrent = False

@@ -8,7 +8,7 @@ import os
 from importlib import resources
 from pathlib import Path
 
-from genenv.errors import InputError
+from genenv.contracts.errors import InputError, need
 
 BUILTIN = "builtin:"
 TINY = f"{BUILTIN}tiny"
@@ -48,6 +48,7 @@ def _from_gguf(package: str) -> Path:
     found = [f for f in files if f.suffix == ".gguf"]
     if not found:
         raise InputError(f"model gguf:{package}: the package holds no .gguf file")
+    need("gguf", f"model gguf:{package}", "gguf", "torch", "transformers")
     source = Path(str(found[0].locate()))
     root = Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "genenv"
     name = hashlib.sha256(f"{source.name}:{source.stat().st_size}".encode()).hexdigest()[:12]
