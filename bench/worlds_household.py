@@ -3,7 +3,7 @@
     python bench/worlds_household.py [--specs 1000] [--episodes 300] [--games 12] [--seed 0]
 
 A quarter of the specifications is broken on purpose in one place. Each admitted one is executed once more by rules of
-their own (`tests/house_oracle.py`), which must agree that the reference wins with its last command. Then the same for
+their own (`tests/support/house_oracle.py`), which must agree that the reference wins with its last command. Then the same for
 edits of admitted specifications. TextWorld is measured where ALFWorld is installed.
 """
 
@@ -23,7 +23,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 # instead of this folder, whose alfworld.py is not the package
-sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "scripts")]
+sys.path[:1] = [str(ROOT / "tests" / "support"), str(ROOT / "scripts")]
 
 import house_oracle  # noqa: E402
 from base_text_household import edited  # noqa: E402

@@ -19,7 +19,7 @@ from typing import Any, get_args
 
 ROOT = Path(__file__).parents[1]
 # before this folder, whose alfworld.py is not the package
-sys.path[:1] = [str(ROOT / "tests"), str(ROOT / "tests" / "unit"), str(ROOT / "bench")]
+sys.path[:1] = [str(ROOT / "tests" / "support"), str(ROOT / "bench")]
 
 from genenv.config.load import build_config  # noqa: E402
 from genenv.contracts.types import Direction, Task, derive_seed  # noqa: E402

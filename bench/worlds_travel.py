@@ -26,7 +26,7 @@ from genenv.domains.travel.trip import NoTrip
 from genenv.domains.travel.world import Size
 from genenv.loop.gate import Gate
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "unit"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from travel_oracle import cheapest_by_trying, second_verdict
 
 WRONG: list[Json] = [None, "", "Atlantis", -1, 0, 4, 9, 10**9, 0.5, True, [], ["Thai", "Thai"], {}, "x" * 5000]

@@ -15,7 +15,7 @@ from genenv.config.sections import Config
 
 DOCS = Path(__file__).parent
 MARK = "<!-- generated below -->\n"
-COMMANDS = ("train", "eval", "compare", "report", "tasks", "gate", "score", "theory", "analyse", "doctor")
+COMMANDS = ("init", "train", "eval", "compare", "report", "tasks", "gate", "score", "theory", "analyse", "doctor")
 
 
 def _type(annotation: object) -> str:

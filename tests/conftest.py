@@ -42,7 +42,8 @@ def random_model(tmp_path_factory: pytest.TempPathFactory) -> str:
 def scripted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sessions have scripted players on the planted domain instead of a model."""
     from planted import Levels
-    from test_run import agent, simulator
+    from planted import guess as agent
+    from planted import write as simulator
 
     from genenv import session
     from genenv.engines.scripted import ScriptedEngine

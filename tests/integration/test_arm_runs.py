@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from books import everything
 from planted import Levels
 from planted import guess as agent
 from planted import write as simulator
-from test_run import everything
 
 from genenv.config.sections import Config
 from genenv.contracts.types import Json

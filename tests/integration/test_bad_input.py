@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from test_cli import call, refused, song
+from commands import call, refused, song
 
 from genenv import session
 from genenv.cli.terminal import failure

@@ -6,30 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
+from commands import call, lines, refused, song
 
 from genenv import session
-from genenv.cli import app as cli
 from genenv.config.load import build_config
 from genenv.domains.tool_use.domain import ToolUse
 from genenv.reading.parsing import Call, format_tool_calls
-
-runner = CliRunner()
-
-
-def call(*arguments: object) -> Result:
-    return runner.invoke(cli.app, [str(a) for a in arguments])
-
-
-def refused(*arguments: object) -> str:
-    """The one line that a refused command prints; nothing on standard output."""
-    result = call(*arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert len(lines) == 1
-    assert "Traceback" not in result.stderr
-    return lines[0]
 
 
 def test_train_report_tasks_eval_on_one_run(scripted: None, config_file: Path, tmp_path: Path) -> None:
@@ -90,15 +72,6 @@ def test_a_missing_model_is_refused_before_a_folder_is_made(config_file: Path, t
     line = refused("train", config_file, "--run-dir", tmp_path / "a", "--set", "engine.model=./nowhere")
     assert "expected a folder with config.json" in line
     assert not (tmp_path / "a").exists()
-
-
-def song(title: str, **extra: object) -> dict:
-    return {"calls": [{"name": "play_song", "arguments": {"title": title}}], "distractors": [], **extra}
-
-
-def lines(path: Path, *records: object) -> Path:
-    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
-    return path
 
 
 def test_gate_gives_each_line_one_verdict(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from test_cli import call, lines, refused
+from commands import call, lines, refused
 
 from genenv.evaluation import official as evaluate
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from commands import call, refused
+from logit import OneLogit
+from pages import Page
 from planted import Levels
-from test_cli import call, refused
-from test_report import Page
-from test_theory import OneLogit
 
 from genenv import session
 from genenv.engines.scripted import ScriptedEngine

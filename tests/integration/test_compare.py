@@ -11,14 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_cli import call, refused
-from test_report import Page
+from commands import call, refused
+from pages import Page
 
 from genenv.cli.compare import SuiteDisplay
 from genenv.studies import suite
 from genenv.studies.suite import _Processes, load_suite, play_all, runs_of
 
-PROGRAM = Path(__file__).parents[1] / "scripted_program.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "scripted_program.py"
 BASE = """
 [domain]
 seed_count = 12

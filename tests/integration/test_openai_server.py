@@ -14,7 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from test_cli import call
+from commands import call
 
 from genenv.contracts.types import Chat, Message, SampleRequest
 from genenv.domains.tool_use.domain import ToolUse

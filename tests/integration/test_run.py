@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from books import everything
 from planted import Levels
 from planted import guess as agent
 from planted import write as simulator
@@ -51,10 +52,6 @@ def whole(tmp_path: Path) -> Iterator[Store]:
     with closing(Store.create(tmp_path / "whole", config())) as store:
         game(store).run()
         yield store
-
-
-def everything(store: Store) -> Json:
-    return [store.metrics(), store.heldout(), [(r.text, r.reason, r.p_hat, r.reward) for r in store.candidates()]]
 
 
 def test_a_run_keeps_its_books(whole: Store) -> None:

@@ -16,6 +16,7 @@ from rich.table import Table
 from genenv import __version__
 from genenv.cli.compare import compare
 from genenv.cli.eval import evaluate
+from genenv.cli.init import init
 from genenv.cli.terminal import Catalogue, JsonFlag, emit, errors, one_line_errors
 from genenv.cli.theory import analyse, theory
 from genenv.cli.train import train
@@ -32,6 +33,7 @@ app = typer.Typer(
 )
 
 
+app.command()(init)
 app.command()(train)
 app.command("eval")(evaluate)
 app.command("compare")(compare)

@@ -78,7 +78,9 @@ class Display:
 
 
 def train(
-    config: Annotated[Path, typer.Argument(help="A TOML file, or with --resume a run folder.")],
+    config: Annotated[
+        Path, typer.Argument(help="A TOML file, the name of a shipped one such as demo, or with --resume a run folder.")
+    ],
     run_dir: Annotated[Path | None, typer.Option(help="Folder of the run; default: runs/NAME-SEED.")] = None,
     seed: Annotated[int | None, typer.Option(help="Overrides the configuration's seed.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override: --set agent.group_size=4")] = None,

@@ -17,7 +17,7 @@ from genenv.planning.memory import Precision, Sampling, Training, sampling_bytes
 from genenv.planning.plan import Lengths, Round, forward, make_plan, rendered, stages
 from genenv.planning.shapes import PUBLISHED, Shape, parse, shape_of
 
-CONFIGS = sorted(p for p in (Path(__file__).parents[2] / "configs").glob("*.toml") if not p.stem.startswith("suite_"))
+CONFIGS = sorted(p for p in (Path(__file__).parents[3] / "configs").glob("*.toml") if not p.stem.startswith("suite_"))
 SMALL = Shape(width=8, layers=2, heads=2, kv_heads=1, head=4, inner=16, vocabulary=32, tied=True)
 
 

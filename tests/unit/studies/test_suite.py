@@ -15,7 +15,7 @@ from genenv.loop.sources import groups
 from genenv.studies.arms import ARMS
 from genenv.studies.suite import load_suite, runs_of
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 SUITE = """
 base = "base.toml"
 arms = ["genenv", "sharp", "seeds_only"]

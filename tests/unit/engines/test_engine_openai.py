@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from planted import Levels
-from test_rollouts import TASK, Game
-from test_run import agent
+from planted import guess as agent
+from turns import TASK, Game
 
 from genenv.config.load import build_config
 from genenv.config.sections import SimulatorConfig

@@ -6,39 +6,17 @@ from collections.abc import Sequence
 
 import pytest
 from transformers import AutoTokenizer
+from turns import TASK, Game
 
 from genenv.contracts.domain import Step
 from genenv.contracts.engine import ChatFormat
-from genenv.contracts.types import Message, Sample, SampleRequest, Score, Task
+from genenv.contracts.types import Sample, SampleRequest, Score, Task
 from genenv.engines.chat import TemplateFormat
 from genenv.engines.scripted import ScriptedEngine
 from genenv.loop.rollouts import PlayConfig, demonstration, play, turns
 from genenv.models import resolve
 
-TASK = Task("x", (Message("user", "hi"),), (), None, {})
 EOS = 256
-
-
-class Game:
-    """Ends with 1.0 at `stop`, answers `go on` to everything else, fails at `crash`."""
-
-    name = "game"
-
-    def __init__(self) -> None:
-        self.closed = 0
-
-    def episode(self, task: Task) -> Game:
-        return self
-
-    def step(self, text: str) -> Step:
-        if text == "crash":
-            raise RuntimeError("lost")
-        if text == "stop":
-            return Step(score=Score(1.0, "right"))
-        return Step((Message("tool", "ok"),))
-
-    def close(self) -> None:
-        self.closed += 1
 
 
 def run(script: Sequence[str], group_size: int = 1, max_turns: int = 4, max_tokens: int = 16) -> tuple:

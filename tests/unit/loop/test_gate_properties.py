@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
-from test_properties import ANY_TEXT, VALUES, examples
+from strategies import ANY_TEXT, VALUES, examples
 
 from genenv.contracts.domain import SpecError
 from genenv.contracts.types import REASONS, Candidate, Sample, Verdict

@@ -16,7 +16,7 @@ import llguidance
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_properties import ANY_TEXT, examples
+from strategies import ANY_TEXT, examples
 from travel_oracle import cheapest_by_trying, query_in_words, second_verdict
 
 import genenv

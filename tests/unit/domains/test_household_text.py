@@ -17,7 +17,7 @@ from genenv.domains.household.domain import Household
 from genenv.domains.household.things import HELDOUT_OBJECTS, HELDOUT_PLACES
 from genenv.domains.household.world import parse
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+SCRIPTS = Path(__file__).parents[3] / "scripts"
 
 
 @pytest.fixture

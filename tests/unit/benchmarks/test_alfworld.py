@@ -55,7 +55,7 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def house(data: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Alfworld]:
     """Three games in toy workers, two of which take games at one time."""
-    here = str(Path(__file__).parent)
+    here = str(Path(__file__).parents[2] / "support")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
     monkeypatch.setattr(alfworld_games, "WORKERS", 2)
     with closing(Alfworld(data, "train", worker="toy_house")) as benchmark:

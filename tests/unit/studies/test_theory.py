@@ -1,14 +1,13 @@
 """Signals against numbers worked out by hand, and against a policy whose gradients are known."""
 
 import math
-import re
 from itertools import product
 
 import numpy as np
 import pytest
-from planted import Levels, SkilledAgent
+from logit import OneLogit
+from planted import Levels
 
-from genenv.contracts.engine import Loss
 from genenv.contracts.errors import InputError
 from genenv.engines.chat import TemplateFormat
 from genenv.engines.scripted import ByteTokenizer, ScriptedEngine
@@ -86,19 +85,6 @@ def test_bootstrap():
     # the standard error is 0.5 / sqrt(400) = 0.025
     assert (many.value, many.low, many.high) == (0.5, pytest.approx(0.451, abs=0.01), pytest.approx(0.549, abs=0.01))
     assert bootstrap(np.ones(3), np.zeros(3), RNG) is None
-
-
-class OneLogit(SkilledAgent):
-    """One parameter, the logit of success: grad log pi is 1 - p where solved, -p elsewhere."""
-
-    def gradient(self, data, loss):
-        assert loss == Loss("cross_entropy")
-        (datum,) = data
-        text = self.chat.decode(datum.tokens)
-        p = 1.0 / (1.0 + math.exp(int(re.search(r"level (\d)", text).group(1)) - self.skill))
-        written = [t for t, w in zip(datum.tokens, datum.weights, strict=True) if w]
-        weight = next(w for w in datum.weights if w)  # loss = -sum w log pi
-        return np.array([-weight * (1.0 - p if self.chat.decode(written).startswith("ok") else -p)], dtype=np.float32)
 
 
 def test_a_policy_with_known_gradients():

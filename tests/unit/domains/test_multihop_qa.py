@@ -16,7 +16,7 @@ import llguidance
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_properties import ANY_TEXT, examples
+from strategies import ANY_TEXT, examples
 
 from genenv.benchmarks.bamboogle import INSTRUCTIONS, SEARCHING, TOOL
 from genenv.contracts.domain import SpecError
@@ -26,7 +26,7 @@ from genenv.domains.multihop_qa.domain import SIMULATOR_INSTRUCTIONS, MultihopQa
 from genenv.domains.multihop_qa.facts import ALL, RELATIONS, TRAIN, WORDS, Fact, question, read, sentence
 from genenv.loop.gate import Gate
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 DOMAIN = MultihopQa()
 SPEC: dict[str, Any] = {
     "start": "Red Vale",

@@ -2,9 +2,9 @@
 
 import json
 import re
-from html.parser import HTMLParser
 
 import pytest
+from pages import Page
 
 from genenv.config.load import build_config
 from genenv.config.sections import Config
@@ -19,36 +19,6 @@ from genenv.runs.summary import in_band_from_round, moving_mean, summary
 HOSTILE = (
     "</details></pre><script>alert(1)</script><img src=http://evil.test/x onerror=\"a()\" alt='b'>&amp;$body\x00\u202e"
 )
-VOID = {"meta", "br", "img", "hr", "link", "input"}
-
-
-class Page(HTMLParser):
-    """Collects tags, attributes and text; complains about tags that do not nest."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.tags, self.attributes, self.text, self.style = [], [], [], "", ""
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] == "style":
-            self.style += data
-        else:
-            self.text += data
 
 
 def candidate(text="{}", family="1-call"):
