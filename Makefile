@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SKYRL  := $(VENV)-skyrl
 
-.PHONY: demo test test-skyrl lint clean
+.PHONY: demo test test-package test-skyrl lint package clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,16 @@ test-skyrl: $(VENV)/.installed-dev $(SKYRL)/.installed
 	$(PIP) install -c constraints.txt -e '.[tinker]'
 	GENENV_SKYRL=$(SKYRL) OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/skyrl --durations=10 \
 	  -W ignore::ResourceWarning -W ignore::pytest.PytestUnraisableExceptionWarning  # sockets of the client
+
+# the wheel and the source distribution, from the tree as it is
+package: $(VENV)/.installed-dev
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist . > /dev/null
+
+# the wheel in empty environments: without torch on every Python that is here, with the extra local on PYTHON
+test-package: package
+	GENENV_WHEEL=$$(ls $(CURDIR)/dist/*.whl) GENENV_PYTHONS="$$(scripts/find_pythons.sh)" OMP_NUM_THREADS=1 \
+	  $(BIN)/python -m pytest tests/package --durations=10
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

@@ -1,6 +1,6 @@
 """Turn the function documents of BFCL multi-turn into a function catalogue for the tool_use domain.
 
-    python examples/bfcl_catalogue.py FOLDER_OR_bfcl_eval OUT.jsonl
+    python examples/smollm2_bfcl/catalogue.py FOLDER_OR_bfcl_eval OUT.jsonl
 
 FOLDER holds the `*.json` documents (one JSON object a line); `bfcl_eval` finds those of the installed package, which
 `pip install --no-deps bfcl-eval` brings. Every tenth function is kept for evaluation only.

@@ -120,7 +120,7 @@ def _local_engine(config: EngineConfig, seed: int) -> Engine:
 
 
 def _tinker_engine(config: EngineConfig, seed: int) -> Engine:
-    need("tinker", "engine.kind = 'tinker'", "tinker", "torch", "transformers")
+    need("tinker", "engine.kind = 'tinker'", "torch", "transformers")
     from genenv.engines.tinker.engine import LORA_ALPHA, TinkerEngine
     from genenv.engines.tinker.server import connect
 

@@ -17,14 +17,11 @@ def shipped() -> list[str]:
 
 
 def find_config(path: Path) -> Path:
-    """`path` where it is a file, else the shipped configuration of that name. Raises InputError if it is neither.
-
-    Only a bare name, such as `demo`, can be that of a shipped one: a path that does not exist is a mistake.
-    """
+    """`path` where it is a file, else the shipped configuration of that name. Raises InputError if it is neither."""
     if path.is_file():
         return path
-    if len(path.parts) == 1 and path.suffix == "" and (found := FOLDER / f"{path}.toml").is_file():
-        return found
+    if str(path) in shipped():
+        return FOLDER / f"{path}.toml"
     problem = "is a folder" if path.is_dir() else "no such file"
     raise InputError(
         f"cannot read the configuration {path}: {problem}; expected a TOML file, or one of {', '.join(shipped())}"

@@ -37,7 +37,7 @@ NAME = "[A-Za-z0-9_][A-Za-z0-9_.]*"
 class Suite(Section):
     """What a suite's file says."""
 
-    base: Path = Field(description="the configuration that all arms share, beside the suite's file")
+    base: Path = Field(description="the configuration that all arms share: beside the suite's file, or one that ships")
     arms: tuple[str, ...] = Field(min_length=1, description="the first one is what the others are held against")
     seeds: tuple[int, ...] = Field((0, 1, 2, 3, 4), min_length=1, max_length=16)
     rounds: int = Field(ge=1)
@@ -94,8 +94,7 @@ class Run:
 
 
 def load_suite(path: Path) -> Suite:
-    """A file, or a suite that ships. Raises InputError naming file and key."""
-    path = find_config(path)
+    """Raises InputError naming file and key."""
     raw = read_raw(path)
     try:
         suite = Suite.model_validate(raw)
@@ -103,7 +102,9 @@ def load_suite(path: Path) -> Suite:
         raise InputError(f"{path}: {explain(error, Suite)}") from None
     here = path.parent
     arms = {name: anchored(own, here) for name, own in suite.arm.items()}
-    return suite.model_copy(update={"base": here / suite.base, "set": anchored(suite.set, here), "arm": arms})
+    beside = here / suite.base
+    base = beside if beside.exists() else find_config(suite.base)
+    return suite.model_copy(update={"base": base, "set": anchored(suite.set, here), "arm": arms})
 
 
 def runs_of(suite: Suite, folder: Path) -> list[Run]:

@@ -77,6 +77,8 @@ def test_shipped_configurations_are_found_by_name(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     assert shipped()[:4] == ["demo", "demo_household", "demo_qa", "demo_travel"]
     assert load_config(Path("demo")).rounds == 32
+    for name in shipped():
+        assert find_config(Path(name)).name == f"{name}.toml"
     (tmp_path / "demo").mkdir()  # a folder of that name is not in the way
     assert find_config(Path("demo")).name == "demo.toml"
     (tmp_path / "demo").rmdir()
