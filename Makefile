@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check --quiet
 SKYRL  := $(VENV)-skyrl
 
-.PHONY: demo test test-package test-skyrl lint package clean
+.PHONY: demo docs test test-package test-skyrl lint package clean
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -55,6 +55,11 @@ package: $(VENV)/.installed-dev
 test-package: package
 	GENENV_WHEEL=$$(ls $(CURDIR)/dist/*.whl) GENENV_PYTHONS="$$(scripts/find_pythons.sh)" OMP_NUM_THREADS=1 \
 	  $(BIN)/python -m pytest tests/package --durations=10
+
+# the site of docs/, in build/site; a link or an anchor that leads nowhere is an error
+docs: $(VENV)/.installed
+	$(PIP) install -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build --quiet
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

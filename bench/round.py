@@ -26,7 +26,7 @@ from genenv.loop.pools import Pool
 from genenv.reports.run_page import write_report
 from genenv.session import new_run
 
-DEMO = Path(__file__).parent.parent / "configs" / "demo.toml"
+DEMO = Path("demo")
 AGENT = ("interact", "update_agent")
 BOOKS = ("gate", "store", "report")
 

@@ -30,7 +30,7 @@ WORLDS: Mapping[str, str] = {
 
 
 def make_domain(config: DomainConfig) -> Domain:
-    """Raises InputError. What it returns is to be given to `domains.base.release` in the end."""
+    """Raises InputError. What it returns is to be given to `contracts.domain.release` in the end."""
     if ":" in config.name:
         domain = load(config.name, config.options)
         return Isolated(domain, config.name, config.options, config.timeout) if config.timeout else domain

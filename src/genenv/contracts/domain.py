@@ -13,7 +13,7 @@ from genenv.contracts.types import Chat, Direction, Json, Message, Score, Seed, 
 
 
 class SpecError(ValueError):
-    """A specification that is no task of this domain. `reason` is a key of `gate.REASONS`."""
+    """A specification that is no task of this domain. `reason` is a key of `contracts.types.REASONS`."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(f"{reason}: {detail}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from genenv.contracts.errors import InputError
@@ -43,6 +44,35 @@ class Tokenizer(Protocol):
     def decode(self, token_ids: Sequence[int], *, skip_special_tokens: bool) -> object: ...
 
 
+@dataclass(frozen=True)
+class Abilities:
+    """What a model can be told: a system message, declared tools, messages of the role `tool`. The rest is made up for."""
+
+    system: bool
+    tools: bool
+    tool_role: bool
+
+    def adapted(self, chat: Chat) -> tuple[list[Message], Sequence[Json]]:
+        """Messages that the model can be told, and the tools that are still to be declared."""
+        messages, tools = list(chat.messages), chat.tools
+        if tools and not self.tools:
+            declarations = "\n".join(json.dumps(t["function"], ensure_ascii=False) for t in tools)
+            system = messages.pop(0).content + "\n" if messages and messages[0].role == "system" else ""
+            messages.insert(0, Message("system", f"{system}Functions:\n{declarations}"))
+            tools = ()
+        if not self.system and messages and messages[0].role == "system":
+            system = messages.pop(0).content
+            first = next(i for i, m in enumerate(messages) if m.role == "user")
+            messages[first] = Message("user", f"{system}\n\n{messages[first].content}")
+        return [self.said(m) for m in messages], tools
+
+    def said(self, message: Message) -> Message:
+        """One message in a role that the model knows."""
+        if message.role == "tool" and not self.tool_role:
+            return Message("user", f"<tool_response>\n{message.content}\n</tool_response>")
+        return message
+
+
 class TemplateFormat:
     """Renders chats for one model. Raises InputError if the model has no usable chat template."""
 
@@ -54,9 +84,11 @@ class TemplateFormat:
             raise InputError(f"{name} has no end-of-sequence token: expected eos_token in its tokenizer")
         self.tokenizer = tokenizer
         user = Message("user", "x")
-        self._system = self._counts([Message("system", _MARK), user]) == 1
-        self._tools = self._counts([user], [_PROBE_TOOL]) >= 1
-        self._tool_role = self._counts([user, Message("assistant", "y"), Message("tool", _MARK)]) == 1
+        self._abilities = Abilities(
+            system=self._counts([Message("system", _MARK), user]) == 1,
+            tools=self._counts([user], [_PROBE_TOOL]) >= 1,
+            tool_role=self._counts([user, Message("assistant", "y"), Message("tool", _MARK)]) == 1,
+        )
         if self._counts([Message("user", _MARK)]) != 1:
             raise InputError(f"{name}: its chat template loses the user's text")
         self.eos = self._end_of_turn(int(tokenizer.eos_token_id))
@@ -88,26 +120,7 @@ class TemplateFormat:
 
     def render(self, chat: Chat) -> str:
         """The prompt as text, up to where the model continues."""
-        return self._apply(*self.supported(chat))
-
-    def supported(self, chat: Chat) -> tuple[list[Message], Sequence[Json]]:
-        """The chat as the template can say it, with what it lacks made up for."""
-        messages, tools = list(chat.messages), chat.tools
-        if tools and not self._tools:
-            declarations = "\n".join(json.dumps(t["function"], ensure_ascii=False) for t in tools)
-            system = messages.pop(0).content + "\n" if messages and messages[0].role == "system" else ""
-            messages.insert(0, Message("system", f"{system}Functions:\n{declarations}"))
-            tools = ()
-        if not self._system and messages and messages[0].role == "system":
-            system = messages.pop(0).content
-            first = next(i for i, m in enumerate(messages) if m.role == "user")
-            messages[first] = Message("user", f"{system}\n\n{messages[first].content}")
-        return [self._known(m) for m in messages], tools
-
-    def _known(self, message: Message) -> Message:
-        if message.role == "tool" and not self._tool_role:
-            return Message("user", f"<tool_response>\n{message.content}\n</tool_response>")
-        return message
+        return self._apply(*self._abilities.adapted(chat))
 
     def encode(self, chat: Chat) -> tuple[int, ...]:
         """The prompt as tokens."""
@@ -121,7 +134,7 @@ class TemplateFormat:
 
         `ended` says whether the agent wrote the end-of-sequence token itself.
         """
-        known = [self._known(m) for m in messages]
+        known = [self._abilities.said(m) for m in messages]
         text = self._apply([Message("user", "x"), Message("assistant", _MARK), *known]).rpartition(_MARK)[2]
         tokens = self.encode_text(text)
         return tokens[1:] if ended and tokens[:1] == (self.eos,) else tokens

@@ -24,7 +24,7 @@ import httpx
 from genenv.contracts.engine import AdamParams, Engine, Loss, Player, Policy
 from genenv.contracts.errors import EngineError, InputError
 from genenv.contracts.types import Chat, Datum, Json, Message, Role, Sample, SampleRequest
-from genenv.engines.chat import TemplateFormat
+from genenv.engines.chat import Abilities
 from genenv.reading.parsing import CLOSE, OPEN
 
 END = 256
@@ -43,22 +43,25 @@ STOPPED = {"stop": True, "tool_calls": True, "function_call": True, "length": Fa
 """Whether the model ended its turn itself, by finish_reason. Any other reason is no answer."""
 
 
-class MessageFormat(TemplateFormat):
+class MessageFormat:
     """Tokens that stand for messages exactly: a byte of UTF-8 is text, 256 ends a turn, one token per role begins one.
 
     No text can be taken for structure. Tools are declared in the system message and tool results are user turns, which
     every server accepts. A lone surrogate, which UTF-8 cannot say, becomes "?".
     """
 
-    def __init__(self) -> None:  # the server has tokenizer and template; native roles and tools differ between servers
-        self._system, self._tools, self._tool_role = True, False, False
-        self.eos = END
+    eos = END
+    _abilities = Abilities(system=True, tools=False, tool_role=False)  # what every server takes
+
+    def render(self, chat: Chat) -> str:
+        """What is sent, for people: the server has the template."""
+        return "\n".join(f"{m.role}: {m.content}" for m in self.messages(self.encode(chat)))
 
     def encode(self, chat: Chat) -> tuple[int, ...]:
-        return (*self._turns(self.supported(chat)[0]), BEGIN["assistant"])
+        return (*self._turns(self._abilities.adapted(chat)[0]), BEGIN["assistant"])
 
     def _turns(self, messages: Iterable[Message]) -> Iterable[int]:
-        for message in map(self._known, messages):
+        for message in map(self._abilities.said, messages):
             yield BEGIN[message.role]
             yield from self.encode_text(message.content)
             yield END

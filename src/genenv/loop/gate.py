@@ -4,12 +4,12 @@ A candidate is admitted if its text parses, its specification fits the domain's 
 fits into the agent's prompt, its answer is not given away, its reference solution earns full reward by really being
 executed, null, copied, nonsense and perturbed answers earn nothing, all this is so every time, and it neither repeats nor
 contradicts a known task nor touches the evaluation set. Every candidate gets exactly one verdict: the first reason that
-applies, in the order of REASONS. What counts as the same, a rewording or merely alike is defined in `near`.
+applies, in the order of REASONS. What counts as the same, a rewording or merely alike is defined in `near.py`.
 
 - *Contamination*: the request is that of an evaluation task, whatever the answer, or a rewording of one.
 - *Duplicate*: the same request with the same reference solution, or a rewording. Other distractors or tools, case, white
   space and punctuation make no new task. Other numbers do: `volume 31` after `volume 30` is admitted into its cluster,
-  and the members of a cluster share one reward (`coevolve`).
+  and the members of a cluster share one reward (`measure.py`).
 - *Contradiction*: the same request with another reference solution. The known task stays, the new one is turned away.
   Requests that are merely alike never contradict each other: a changed name changes the answer rightly.
 """

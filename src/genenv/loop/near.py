@@ -2,7 +2,7 @@
 
 Three degrees, from a task's last user message and its reference solution:
 
-- *Same request*: the normal forms are equal (`matching.normalize_text`: case, white space, punctuation and articles do
+- *Same request*: the normal forms are equal (`grading.text.normalize_text`: case, white space, punctuation and articles do
   not count; numbers, signs and symbols do).
 - *Reworded*: the requests are alike, hold the same numbers, and the reference solutions are equal.
 - *Alike*: the requests share four fifths of their character 5-grams (Jaccard index), every digit read as 0. So

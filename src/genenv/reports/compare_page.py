@@ -1,4 +1,4 @@
-"""The comparison as one HTML page and as a table in Markdown; both are drawn from `comparison` and nothing else."""
+"""The comparison as one HTML page and as a table in Markdown; both are drawn from `studies.comparison` and nothing else."""
 
 from __future__ import annotations
 

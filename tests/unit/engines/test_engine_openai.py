@@ -12,6 +12,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from doubles import Doubles
 from hypothesis import given
 from hypothesis import strategies as st
 from planted import Levels
@@ -26,6 +27,7 @@ from genenv.contracts.types import Chat, Message, Sample, SampleRequest, Score, 
 from genenv.domains.tool_use.domain import ToolUse
 from genenv.engines.openai import END, MessageFormat, OpenAIPolicy, Taught
 from genenv.engines.scripted import ScriptedEngine
+from genenv.evaluation.official import Options, Player, run
 from genenv.loop.coevolve import CoEvolution
 from genenv.loop.gate import Gate
 from genenv.loop.rollouts import PlayConfig, play
@@ -555,6 +557,14 @@ def test_over_a_socket(socket_server: str) -> None:
         InputError, match="wants an API key \\(401\\): the environment variable OPENAI_API_KEY is not set"
     ):
         policy.check()
+
+
+def test_a_benchmark_is_played_behind_a_server(socket_server: str, tmp_path: Path) -> None:
+    """The server turns "n=4;" round: one wrong answer a sample, each with the prompt that was sent."""
+    result = run(Doubles(2), Player("strong", served(socket_server)), Options(), tmp_path, lambda *progress: None)
+    assert (result["samples"], result["score"], result["unscored"]) == (2, 0.0, 0)
+    records = [json.loads(line) for line in (tmp_path / "records.jsonl").read_text().splitlines()]
+    assert [(r["prompt"], r["output"]) for r in records] == [("user: n=0;", [";0=n"]), ("user: n=1;", [";1=n"])]
 
 
 def test_nobody_listens(socket_server: str) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from genenv.config.load import build_config, load_config
 from genenv.config.sections import Config, EngineConfig
+from genenv.config.shipped import find_config, shipped
 from genenv.contracts.errors import InputError
 from genenv.planning import plan as plans
 from genenv.planning.cluster import Layout, command, server_memory
@@ -17,7 +18,8 @@ from genenv.planning.memory import Precision, Sampling, Training, sampling_bytes
 from genenv.planning.plan import Lengths, Round, forward, make_plan, rendered, stages
 from genenv.planning.shapes import PUBLISHED, Shape, parse, shape_of
 
-CONFIGS = sorted(p for p in (Path(__file__).parents[3] / "configs").glob("*.toml") if not p.stem.startswith("suite_"))
+EXAMPLE = Path(__file__).parents[3] / "examples" / "smollm2_bfcl" / "config.toml"
+CONFIGS = [*(find_config(Path(name)) for name in shipped()), EXAMPLE]
 SMALL = Shape(width=8, layers=2, heads=2, kv_heads=1, head=4, inner=16, vocabulary=32, tied=True)
 
 

@@ -1,12 +1,12 @@
 """travel: plan a trip of 3, 5 or 7 days within a budget, with look-ups in a made-up world. Maps to TravelPlanner.
 
-The simulator writes a query. The rules are the benchmark's (`benchmarks/_travel_rules.py`), the tables are made from a seed
-(`_travel_world`), and HiGHS finds the cheapest trip (`_travel_solver`): the budget lies `slack` percent above it, so that a
+The simulator writes a query. The rules are the benchmark's (`benchmarks/travelplanner/rules.py`), the tables are made from a seed
+(`world.py`), and HiGHS finds the cheapest trip (`solver.py`): the budget lies `slack` percent above it, so that a
 task can be solved, and how hard it is stands in its specification. A family is a number of days and a level as in the
 benchmark: "easy" (a budget), "medium" (one limit more) or "hard" (three).
 
 The agent looks things up in as many turns as it likes and then writes its plan, in the benchmark's JSON or in compact
-lines (`_travel_plan`). Score: 1 if the plan passes every official check and names things exactly as the tables do, else 0.
+lines (`plan.py`). Score: 1 if the plan passes every official check and names things exactly as the tables do, else 0.
 Flights go daily, so queries have no dates: no official check looks at them.
 """
 
@@ -249,7 +249,7 @@ class Travel:
         ]
 
     def perturbed(self, task: Task) -> Sequence[Sequence[str]]:
-        """Damaged plans, each without look-ups. See `_travel_damage`."""
+        """Damaged plans, each without look-ups. See `damage.py`."""
         query = self.query(task)
         return [[self.write(days)] for days in damaged(query, task.target["plan"], self.world(task.origin))]
 

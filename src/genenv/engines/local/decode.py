@@ -190,7 +190,7 @@ class PlainForward:
 
 
 class FastForward:
-    """The same through `_fast`."""
+    """The same through `fast.py`."""
 
     def __init__(self, decoder: FastDecoder) -> None:
         self._decoder = decoder
