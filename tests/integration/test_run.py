@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -28,6 +29,8 @@ from genenv.loop.interact import evaluate, interact
 from genenv.loop.train import anchor, update_agent
 from genenv.runs.checkpoints import Checkpoints, checkpoint_fault
 from genenv.runs.store import Store
+
+SUPPORT = Path(__file__).parents[1] / "support"
 
 
 def config(**agent: object) -> Config:
@@ -86,6 +89,17 @@ def test_the_same_seed_gives_the_same_run_and_another_seed_another(whole: Store,
 
 
 STAGES = ["generate", "interact", "update_agent", "update_simulator", "remember", "evaluate", "commit", "checkpoint"]
+
+
+def test_a_run_of_an_earlier_release_continues_exactly(whole: Store, tmp_path: Path) -> None:
+    """`run_v1` was killed in round 4 of the same game, by the code as it was when records had version 1 and no rooms."""
+    folder = tmp_path / "old"
+    shutil.copytree(SUPPORT / "run_v1", folder)
+    with closing(sqlite3.connect(folder / "run.sqlite")) as db:
+        db.executescript((folder / "run.sql").read_text("utf-8"))
+    with closing(Store.resume(folder)) as store:
+        game(store).run(resume=True, warn=pytest.fail)
+        assert everything(store) == everything(whole)
 
 
 @pytest.mark.parametrize("stage", STAGES)
