@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from genenv.cli.app import app
 from genenv.runs.store import Store
 
-ROOT = Path(__file__).parents[2]
 SMALL = (
     "rounds=2", "engine.threads=1", "simulator.tasks=8", "agent.group_size=2", "eval.tasks=6", "eval.rollouts=1",
     "curriculum.edits=0.5",
@@ -23,7 +22,7 @@ def test_a_small_demo(name: str, tmp_path: Path) -> None:
     if name == "travel":
         pytest.importorskip("highspy", reason="the extra travel is not installed")
     overrides = [part for setting in SMALL for part in ("--set", setting)]
-    config = ROOT / "configs" / f"demo_{name}.toml"
+    config = f"demo_{name}"
     result = CliRunner().invoke(app, ["train", str(config), "--run-dir", str(tmp_path / "run"), *overrides])
     assert result.exit_code == 0, result.output
     report = json.loads(CliRunner().invoke(app, ["report", str(tmp_path / "run"), "--json"]).stdout)
